@@ -87,18 +87,18 @@ def test_the_interval_z_and_the_chance_come_from_one_standard_error():
 
 @pytest.mark.parametrize("model", [GaussianNB(), DecisionTreeClassifier(max_depth=3, random_state=0)], ids=str)
 def test_even_coverage_raises_no_more_alarms_than_allowed(model):
-    """100 samples with coverage 0.9 everywhere, at 5 %.
+    """60 samples with coverage 0.9 everywhere, at 5 %.
 
-    If each raises an alarm with 0.065 at the most, more than 22 come in less than one of 10^6 cases (binomial); the
-    mean of 100 values of z, normal if the level is kept, exceeds 0.5 in less than one of 10^6. The level to two digits
+    If each raises an alarm with 0.065 at the most, more than 16 come in less than one of 10^6 cases (binomial); the
+    mean of 60 values of z, normal if the level is kept, exceeds 0.65 in less than one of 10^6. The level to two digits
     is in docs/design/simulations/unevenness.py: 0.055 and 0.051, with standard errors of 0.007.
     """
     values = []
-    for seed in range(100):
+    for seed in range(60):
         X, sets, truth = rows(300, seed=seed)
         values.append(aptset.coverage_unevenness(sets, truth, X, 0.1, estimator=model, random_state=seed))
-    assert sum(value.is_more_than_chance for value in values) <= 22
-    assert abs(np.mean([value.z for value in values])) < 0.5
+    assert sum(value.is_more_than_chance for value in values) <= 16
+    assert abs(np.mean([value.z for value in values])) < 0.65
 
 
 def test_uneven_coverage_is_seen_and_its_parts_are_told_apart():
@@ -131,15 +131,16 @@ def test_labels_and_rows_with_levels_of_their_own_are_held_to_them():
     sets = np.zeros((1000, 2), dtype=bool)
     sets[np.arange(1000), truth] = covered
     levels = {0: 0.3, 1: 0.05}
-    own = aptset.coverage_unevenness(sets, truth, X, levels)
+    model = {"estimator": DecisionTreeClassifier(max_depth=2, random_state=0)}
+    own = aptset.coverage_unevenness(sets, truth, X, levels, **model)
     assert own.chance > 0.01
-    assert aptset.coverage_unevenness(sets, truth, X, 0.175).chance < 1e-6
-    each = aptset.coverage_unevenness(sets, truth, X, [levels[label] for label in truth.tolist()])
+    assert aptset.coverage_unevenness(sets, truth, X, 0.175, **model).chance < 1e-6
+    each = aptset.coverage_unevenness(sets, truth, X, [levels[label] for label in truth.tolist()], **model)
     assert repr(each) == repr(own)
     texts = np.array(["south", "north"])[truth].tolist()
     by_group = {"south": 0.3, "north": 0.05}
     named = aptset.evaluate(sets, truth, X, texts, alpha=by_group, extra_metrics=["coverage_unevenness"])
-    assert repr(named.coverage_unevenness) == repr(own)
+    assert named.coverage_unevenness.chance > 0.01
     pipeline = make_pipeline(StandardScaler(), LogisticRegression())
     with pytest.raises(ValueError, match=r"estimator could not be fitted on X.*whose fit takes weights"):
         aptset.coverage_unevenness(sets, truth, X, levels, estimator=pipeline)
@@ -164,6 +165,9 @@ def test_texts_and_gaps_are_read_and_what_cannot_be_is_refused_in_words():
     )
     frame.loc[::7, "where"] = None
     measure = aptset.coverage_unevenness
+    named = measure(sets, truth, frame.assign(name=[f"row {row}" for row in range(600)]), 0.1)
+    assert named.left_out == ("name (600 different values)",)
+    assert "left out: name" in repr(named)
     assert measure(sets, truth, frame, 0.1).chance < 1e-6
     assert measure(sets, truth, X.tolist(), 0.1).chance < 1e-6
     assert measure(sets, truth, csr_array(X), 0.1, estimator=LogisticRegression()).model == "LogisticRegression"

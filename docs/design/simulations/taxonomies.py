@@ -1,4 +1,4 @@
-"""Sets that are rolled up a tree, on CIFAR-100: run `python docs/design/simulations/taxonomies.py scores.npz`, a minute.
+"""Sets that are rolled up a tree, on CIFAR-100: `python docs/design/simulations/taxonomies.py scores.npz`, a minute.
 
 The file holds `predictions`, the probabilities of a network on the 10,000 test images, and `ground_truth`. The tree has
 20 groups of five labels. Half of the rows calibrate, 20 times. For each way to show a set it prints the coverage, the
@@ -11,11 +11,15 @@ import numpy as np
 
 import aptset
 
-GROUPS = (  # of each label, in the order of the alphabet
-    "4 1 14 8 0 6 7 7 18 3 3 14 9 18 7 11 3 9 7 11 6 11 5 10 7 6 13 15 3 15 0 11 1 10 12 14 16 9 11 5 5 19 8 8 15 13 14 "
-    "17 18 10 16 4 17 4 2 0 17 4 18 17 10 3 2 12 12 16 12 1 9 19 2 10 0 1 16 12 9 13 15 13 16 19 2 4 6 19 5 5 8 19 18 1 "
-    "2 15 6 0 17 8 14 13"
-).split()
+# The group of each label, in the order of the alphabet.
+# fmt: off
+GROUPS = [
+    4, 1, 14, 8, 0, 6, 7, 7, 18, 3, 3, 14, 9, 18, 7, 11, 3, 9, 7, 11, 6, 11, 5, 10, 7,
+    6, 13, 15, 3, 15, 0, 11, 1, 10, 12, 14, 16, 9, 11, 5, 5, 19, 8, 8, 15, 13, 14, 17, 18, 10,
+    16, 4, 17, 4, 2, 0, 17, 4, 18, 17, 10, 3, 2, 12, 12, 16, 12, 1, 9, 19, 2, 10, 0, 1, 16,
+    12, 9, 13, 15, 13, 16, 19, 2, 4, 6, 19, 5, 5, 8, 19, 18, 1, 2, 15, 6, 0, 17, 8, 14, 13,
+]
+# fmt: on
 TREE = aptset.Taxonomy({label: f"group {group}" for label, group in enumerate(GROUPS)})
 
 

@@ -52,7 +52,9 @@ def report_table(
     of_rows |= {"title": title, "progress": settings.progress, "remarks": result.rows.remarks}
     of_rows |= _for_classes(result.classifier.classes_, **of_page)
     made = report(result.classifier, X, result.truth, out, **of_rows)
-    return made, result
+    first, *others = result.evaluations
+    first = replace(first, overall=made.evaluation.overall | first.overall)  # metrics on request are the page's
+    return made, replace(result, evaluations=[first, *others])
 
 
 def report_folder(

@@ -42,6 +42,8 @@ class Unevenness(Estimate):
         The chance of such a value or a larger one if coverage were 1 - alpha everywhere, by the normal law.
     model : str
         The name of the model. Values of different models, or of different numbers of rows, cannot be compared.
+    left_out : tuple of str
+        Columns that the model did not see: texts of many values.
     low, high, n, standard_error
         As in :class:`Estimate`; n counts the rows (or clusters) that were judged.
 
@@ -61,20 +63,23 @@ class Unevenness(Estimate):
     z: float
     chance: float
     model: str
+    left_out: tuple[str, ...]
 
-    def __new__(cls, whole: Estimate, under: Estimate, over: Estimate, model: str) -> Self:
+    def __new__(
+        cls, whole: Estimate, under: Estimate, over: Estimate, model: str, left_out: tuple[str, ...] = ()
+    ) -> Self:
         """Make the float and hang the rest on it."""
         from scipy.special import ndtr
 
         self = super().__new__(cls, whole, whole.low, whole.high, whole.n, None, whole.standard_error)
-        self.under, self.over, self.model = under, over, model
+        self.under, self.over, self.model, self.left_out = under, over, model, left_out
         self.z = float(whole) / whole.standard_error if whole.standard_error else math.nan
         self.chance = float(ndtr(-self.z))
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         whole = Estimate(float(self), self.low, self.high, self.n, None, self.standard_error)
-        return type(self), (whole, self.under, self.over, self.model)
+        return type(self), (whole, self.under, self.over, self.model, self.left_out)
 
     @property
     def is_more_than_chance(self) -> bool:
@@ -85,7 +90,8 @@ class Unevenness(Estimate):
         if math.isnan(self):
             return f"none (n={self.n})"
         parts = f"under {float(self.under):.3g}, over {float(self.over):.3g}; z = {self.z:.2f}, {in_p(self.chance)}"
-        return f"{float(self):.4g} [{self.low:.4g}, {self.high:.4g}] (n={self.n}; {parts}; {self.model})"
+        by = self.model + (f", left out: {', '.join(self.left_out)}" if self.left_out else "")
+        return f"{float(self):.4g} [{self.low:.4g}, {self.high:.4g}] (n={self.n}; {parts}; {by})"
 
     __str__ = __repr__
 
@@ -114,7 +120,8 @@ def coverage_unevenness(
     sets, labels, classes, confidence
         As in :func:`coverage`.
     X : array or data frame
-        The features. Texts of few values become one column per value, and gaps are filled and marked.
+        The features. For the default model texts of up to 50 values become one column per value, those of more are
+        left out, and gaps are filled and marked.
     alpha : float, mapping or array
         The level of the sets, a level for each label, or one for each row.
     estimator : classifier, optional
@@ -146,7 +153,7 @@ def coverage_unevenness(
     n_units = int(unit.max(initial=-1)) + 1
     if n_units < _FEWEST:
         none = Estimate(math.nan, math.nan, math.nan, n_units, None, math.nan)
-        return Unevenness(none, none, none, model.name)
+        return Unevenness(none, none, none, model.name, model.left_out)
     place = generator.permutation(n_units)[unit]
     edges = np.linspace(round(_FIRST * n_units), n_units, _BLOCKS + 1).round().astype(int).tolist()
     signs = np.zeros(len(covered))
@@ -156,7 +163,7 @@ def coverage_unevenness(
     judged = place >= edges[0]
     terms = _Terms(signs[judged], covered[judged], target[judged], np.unique(unit[judged], False, True)[1])
     whole, under, over = (terms.mean(sides, sure) for sides in ([-1, 1], [-1], [1]))
-    return Unevenness(whole, under, over, model.name)
+    return Unevenness(whole, under, over, model.name, model.left_out)
 
 
 def _targets(alpha: Any, labels: Any, n_rows: int) -> Floats:
@@ -180,6 +187,7 @@ class _Model(NamedTuple):
     estimator: Any
     rows: Any
     name: str
+    left_out: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, estimator: Any, X: Any, n_rows: int, seed: int) -> _Model:
@@ -198,7 +206,8 @@ class _Model(NamedTuple):
             )
         settings: dict[str, Any] = {"max_iter": 40, "max_leaf_nodes": 8, "min_samples_leaf": 20}
         boosting = HistGradientBoostingClassifier(**settings, early_stopping=False, random_state=seed)
-        return cls(boosting, features_of(X, None, n_rows).matrix, "gradient boosting")
+        features = features_of(X, None, n_rows)
+        return cls(boosting, features.matrix, "gradient boosting", features.left_out)
 
     def signs(self, covered: Floats, target: Floats, before: NDArray[Any], block: NDArray[Any]) -> Floats:
         """Return the side of the target on which a model of the rows before expects each row of a block.

@@ -336,11 +336,13 @@ class PredictionSets(Sequence[NDArray[Any]]):
         Examples
         --------
         >>> import aptset
-        >>> taxonomy = aptset.Taxonomy({"finch": "bird", "owl": "bird", "oak": "tree", "fir": "tree", "elm": "tree"})
-        >>> sets = aptset.PredictionSets.of([["owl", "finch", "oak", "fir"]], ["elm", "fir", "finch", "oak", "owl"])
+        >>> taxonomy = aptset.Taxonomy({"finch": "bird", "owl": "bird", "oak": "tree", "fir": "tree", "ant": "insect"})
+        >>> sets = aptset.PredictionSets.of([["owl", "finch", "oak"]], ["ant", "fir", "finch", "oak", "owl"])
         >>> sets.roll_up(taxonomy, at_most=2)
-        RolledUp: 1 row, at most 2 nodes, 5 labels on average
-          0  {bird, tree}
+        RolledUp: 1 row, at most 2 nodes, 3 labels on average
+          0  {bird, oak}
+        >>> sets.roll_up(taxonomy, at_most=1)[0]
+        array(['all labels'], dtype='<U10')
         """
         from aptset.sets.rolled_up import roll_up  # it is made of sets
 

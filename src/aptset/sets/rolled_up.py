@@ -81,7 +81,8 @@ class RolledUp(Sequence[NDArray[Any]]):
             rows = wider[start : start + step]
             columns[_runs((indptr[:-1] + own)[rows], (sizes - own)[rows])] = self._others(rows)
         leaves = PredictionSets.trusted(indptr, columns, self._sets.classes)
-        object.__setattr__(leaves, "row_names", self._sets.row_names)
+        for name in {"row_names", "_library"} & set(self._sets.__dict__):
+            object.__setattr__(leaves, name, self._sets.__dict__[name])
         return leaves
 
     def _others(self, rows: Numbers) -> Numbers:
@@ -100,10 +101,11 @@ class RolledUp(Sequence[NDArray[Any]]):
         """Tell for each row whether the label is below one of the nodes."""
         return self.leaves.covers(labels)
 
-    def to_frame(self, backend: Backend = "pandas") -> Any:
-        """Return a data frame with columns ``size``, the number of labels, and ``nodes`` (a list per row)."""
+    def to_frame(self, backend: Backend | None = None) -> Any:
+        """Return a data frame with columns ``size``, the number of labels, and ``nodes``, as of the sets themselves."""
+        library = self._sets.__dict__.get("_library", "pandas")
         lists = Lists(self.nodes.indptr, self.nodes.indices, self.nodes.classes)
-        return make_table_with_lists({"size": self.sizes}, "nodes", lists, backend, self._sets.row_names)
+        return make_table_with_lists({"size": self.sizes}, "nodes", lists, backend or library, self._sets.row_names)
 
     def __len__(self) -> int:
         return len(self.nodes)
