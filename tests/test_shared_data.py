@@ -3,6 +3,7 @@
 The data lie beside the project, not in it; without them these tests are skipped, and say so.
 """
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -74,3 +75,25 @@ def test_rounded_scores_in_small_batches(way):
     else:
         assert min(p_values) > 1e-7
         assert min(worst) > 0.8
+
+
+def test_rolled_up_sets_of_real_scores_are_wider_and_cover_more():
+    """CIFAR-100 in groups of five labels as they come: any tree will do for what is always true of supersets."""
+    file = SCORES / "cifar100_wideresnet16_4.npz"
+    if not file.exists():
+        pytest.skip(f"{file} is not there: the scores are not part of the project")
+    with np.load(file) as data:
+        p, y = data["predictions"], data["ground_truth"]
+    taxonomy = aptset.Taxonomy({label: f"group {label // 5}" for label in range(100)})
+    calibration = aptset.calibrate(p[:5000], y[:5000], conformity="lac", random_state=0)
+    sets = calibration.predict_set(p[5000:], 0.1)
+    sizes, covered = [sets.sizes], [sets.covers(y[5000:])]
+    for at_most in (3, 2, 1):
+        rolled = sets.roll_up(taxonomy, at_most)
+        assert (rolled.nodes.sizes <= at_most).all()
+        sizes.append(rolled.sizes)
+        covered.append(rolled.covers(y[5000:]))
+    assert all((few >= many).all() for many, few in pairwise(sizes))
+    assert all((few >= many).all() for many, few in pairwise(covered[::3]))
+    assert sets.roll_up(taxonomy).leaves == sets
+    assert (sizes[-1] == 100).mean() > 0.3  # one node is often the root

@@ -25,6 +25,7 @@ ORDER = (
     "overlapping",
     "patients",
     "worst_slice",
+    "unevenness",
     "weights",
     "strange_rows",
     "drift",

@@ -10,7 +10,7 @@ import numpy as np
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.guarantees import Promises
 from aptset.core.groups import EVERYONE, GROUPINGS
-from aptset.metrics import BREAKDOWNS, METRICS
+from aptset.metrics import BREAKDOWNS, METRICS, ON_REQUEST
 from aptset.scores import ALIASES, SCORES
 
 ROWS = 1000  # for which promises are stated
@@ -97,9 +97,13 @@ def _groupings() -> str:
 def _metrics() -> str:
     rows = [
         (f"`{metric.name}`", metric.sentence, _link(metric.of), metric.unit, metric.better)
-        for metric in METRICS.values()
+        for metric in (METRICS | ON_REQUEST).values()
     ]
-    text = "Attributes of every [evaluation](aptset.Evaluation), and names for {py:func}`aptset.scorer`."
+    extra = ", ".join(f"`{name}`" for name in ON_REQUEST)
+    text = (
+        "Attributes of every [evaluation](aptset.Evaluation), and names for {py:func}`aptset.scorer`. On request only, "
+        f"as `extra_metrics=` and no scorer: {extra}."
+    )
     return _table("Metrics", text, ["name", "what it is", "function", "unit", "better"], rows)
 
 

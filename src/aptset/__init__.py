@@ -41,6 +41,7 @@ _PUBLIC = {
     "core.bands": "LabelBands",
     "core.levels": "Assurance",
     "core.overlapping": "Overlapping",
+    "core.taxonomy": "Taxonomy",
     "estimator.classifier": "ConformalClassifier",
     "estimator.density": "Ratio density_ratio",
     "estimator.loading": "load",
@@ -54,9 +55,11 @@ _PUBLIC = {
     "metrics.monitor": "CoverageMonitor ErrorMonitor",
     "metrics.planning": "calibration_size coverage_test",
     "metrics.scorers": "coverage_score negative_mean_size negative_size_given_coverage scorer worst_slice_score",
+    "metrics.unevenness": "Unevenness coverage_unevenness",
     "metrics.worst_slice": "WorstSlice worst_slice_coverage",
     "reports.making": "report",
     "sets": "PredictionSets",
+    "sets.rolled_up": "RolledUp",
 }
 _ROOMS = {name: room for room, names in _PUBLIC.items() for name in names.split()}
 _OPEN = ("conformal", "scores")  # rooms whose own __all__ is public: a line there is a name here

@@ -24,6 +24,7 @@ from aptset.conformal import *  # noqa: F403
 from aptset.core.bands import LabelBands as LabelBands
 from aptset.core.levels import Assurance as Assurance
 from aptset.core.overlapping import Overlapping as Overlapping
+from aptset.core.taxonomy import Taxonomy as Taxonomy
 from aptset.estimator.classifier import ConformalClassifier as ConformalClassifier
 from aptset.estimator.density import Ratio as Ratio
 from aptset.estimator.density import density_ratio as density_ratio
@@ -55,10 +56,13 @@ from aptset.metrics.scorers import negative_mean_size as negative_mean_size
 from aptset.metrics.scorers import negative_size_given_coverage as negative_size_given_coverage
 from aptset.metrics.scorers import scorer as scorer
 from aptset.metrics.scorers import worst_slice_score as worst_slice_score
+from aptset.metrics.unevenness import Unevenness as Unevenness
+from aptset.metrics.unevenness import coverage_unevenness as coverage_unevenness
 from aptset.metrics.worst_slice import WorstSlice as WorstSlice
 from aptset.metrics.worst_slice import worst_slice_coverage as worst_slice_coverage
 from aptset.reports.making import report as report
 from aptset.scores import *  # noqa: F403
 from aptset.sets import PredictionSets as PredictionSets
+from aptset.sets.rolled_up import RolledUp as RolledUp
 
 __version__: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -37,7 +37,6 @@ from aptset.core.tables import Backend, html_table, make_table
 from aptset.core.validate import check_alpha
 from aptset.estimator.checks import check_estimator_can
 from aptset.estimator.fitting import is_frozen
-from aptset.metrics import OF_SPLITS
 from aptset.metrics.coverage_distribution import FALSE_ALARMS
 from aptset.metrics.evaluation import about_unknown
 from aptset.reports.making import check_page_path, save_page
@@ -89,10 +88,10 @@ class Audit:
 
     def plot(self, metric: str = "coverage", candidate: str | None = None) -> Display:
         """Draw how a metric is distributed over the splits of a calibration (by default the first)."""
-        validate.one_of(metric, tuple(OF_SPLITS), "metric")
+        validate.one_of(metric, tuple(self.splits.metrics), "metric")
         names = tuple(self.verdicts)
         values = self.splits.values(validate.one_of(candidate or names[0], names, "candidate"), metric)
-        marks = [1 - self.alpha] if OF_SPLITS[metric].aims_at_level else []
+        marks = [1 - self.alpha] if self.splits.metrics[metric].aims_at_level else []
         title = f"{metric.replace('_', ' ')} over {self.repetitions} random splits"
         return Display(distribution(values, metric), "line", title, metric, "share of splits", marks)
 
@@ -169,6 +168,7 @@ def audit(
     progress: bool = False,
     random_state: int = 0,
     clusters: Any = None,
+    extra_metrics: str | Sequence[str] = (),
 ) -> Audit:
     """Split the rows at random again and again, train, calibrate and test each time: is the promise kept?
 
@@ -215,6 +215,9 @@ def audit(
         For rows that belong together, such as images of one patient: the id of each row's cluster. Clusters are split,
         calibrated and judged as a whole; the promise is about a row of a new cluster, and drift is looked for from
         cluster to cluster.
+    extra_metrics : str or sequence of str, optional
+        Metrics that are measured on request only, since they fit a model: "coverage_unevenness" fits eight in every
+        split.
 
     Returns
     -------
@@ -241,7 +244,7 @@ def audit(
     shown = groups_shown(groups, candidates.values(), y)
     pool, share = prepare(X, y, shown, time, test_share, features, random_state, clusters)
     count = check_repetitions(repetitions)
-    splits = split_and_measure(candidates, pool, count, random_state, folder, n_jobs, progress, in_order=True)
+    splits = split_and_measure(candidates, pool, count, random_state, folder, n_jobs, progress, True, extra_metrics)
     exact = check_alpha(next(iter(candidates.values())).alpha)
     # One of 100 audits may speak up for nothing; the look at drift takes most of that.
     each = (FALSE_ALARMS - OF_DRIFT) / len(candidates)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +27,6 @@ from aptset.core.displays import Display
 from aptset.core.tables import Backend, html_table
 from aptset.core.validate import check_alpha
 from aptset.estimator.checks import check_estimator_can
-from aptset.metrics import OF_SPLITS
 from aptset.metrics.coverage_distribution import FALSE_ALARMS
 from aptset.metrics.estimates import paired_mean, resampled_mean
 from aptset.reports.making import check_page_path, save_page
@@ -157,7 +157,7 @@ class Comparison:
             corrected variance of Nadeau and Bengio, which is approximate, and much wider. The metrics of whole splits
             have this one only.
         """
-        validate.one_of(metric, tuple(OF_SPLITS), "metric")
+        validate.one_of(metric, tuple(self.splits.metrics), "metric")
         validate.one_of(about, ("models", "data"), "about")
         for name in (first, second):
             validate.one_of(name, tuple(self.splits.candidates), "candidate")
@@ -194,7 +194,7 @@ class Comparison:
         best = self.ranking[0]
         differences = []
         for name in self.ranking[1:]:
-            for metric in OF_SPLITS:
+            for metric in self.splits.metrics:
                 one, other = (self.difference(name, best, metric, self.each, about) for about in _ABOUT)
                 differences.append(Difference(name, best, metric, float(one), one.low, one.high, other.low, other.high))
         return Records(differences)
@@ -225,23 +225,23 @@ class Comparison:
 
     def plot(self, metric: str = "size") -> Display:
         """Draw the mean of a metric for each candidate, best first."""
-        validate.one_of(metric, tuple(OF_SPLITS), "metric")
+        validate.one_of(metric, tuple(self.splits.metrics), "metric")
         means = [self.splits.mean(self.splits.values(name, metric), metric) for name in self.ranking]
         columns = {"candidate": self.ranking, metric: [float(m) for m in means]}
         columns |= {"low": [m.low for m in means], "high": [m.high for m in means]}
-        marks = [1 - self.alpha] if OF_SPLITS[metric].aims_at_level else []
+        marks = [1 - self.alpha] if self.splits.metrics[metric].aims_at_level else []
         return Display(columns, "bar", f"{metric.replace('_', ' ')} by candidate", "candidate", metric, marks)
 
     def _repr_html_(self) -> str:
         """Return the means, best first, and what is recommended, for notebooks."""
         rows = [
-            (name, *(f"{float(self.splits.mean(self.splits.values(name, m), m)):.4g}" for m in OF_SPLITS))
+            (name, *(f"{float(self.splits.mean(self.splits.values(name, m), m)):.4g}" for m in self.splits.metrics))
             for name in self.ranking
         ]
         head = f"Comparison of {len(rows)} candidates on {self.splits.repetitions} splits, alpha={self.alpha:g}"
         return html_table(
             head,
-            ("", *(metric.short for metric in OF_SPLITS.values())),
+            ("", *(metric.short for metric in self.splits.metrics.values())),
             rows,
             [*self.remarks, *self.sentences(), self.advice()],
         )
@@ -249,10 +249,12 @@ class Comparison:
     def __repr__(self) -> str:
         long = min(44, max(map(len, self.ranking)))
         head = f"Comparison of {len(self.ranking)} candidates on {self.splits.repetitions} splits of {self.n} rows"
-        widths = {column: max(8, 1 + len(metric.short)) for column, metric in OF_SPLITS.items()}
-        lines = [f"  {'':<{long}} " + " ".join(f"{OF_SPLITS[m].short:>{width}}" for m, width in widths.items())]
+        widths = {column: max(8, 1 + len(metric.short)) for column, metric in self.splits.metrics.items()}
+        lines = [
+            f"  {'':<{long}} " + " ".join(f"{self.splits.metrics[m].short:>{width}}" for m, width in widths.items())
+        ]
         for name in self.ranking:
-            means = {m: float(self.splits.mean(self.splits.values(name, m), m)) for m in OF_SPLITS}
+            means = {m: float(self.splits.mean(self.splits.values(name, m), m)) for m in self.splits.metrics}
             lines.append(f"  {name[:44]:<{long}} " + " ".join(f"{means[m]:>{width}.4g}" for m, width in widths.items()))
         head = f"{head}, alpha={self.alpha:g}, best first"
         return "\n".join([head, *lines, "", *self.remarks, *self.sentences(), "", self.advice()])
@@ -287,6 +289,7 @@ def compare(
     progress: bool = False,
     random_state: int = 0,
     clusters: Any = None,
+    extra_metrics: str | Sequence[str] = (),
 ) -> Comparison:
     """Compare models by the size and the coverage of their sets, on the same random splits.
 
@@ -307,6 +310,8 @@ def compare(
     random_state : int, default=0
         Seed of splits, models and uniforms.
     clusters : array or name of a column of X, optional
+        As in :func:`audit`.
+    extra_metrics : str or sequence of str, optional
         As in :func:`audit`.
 
     Returns
@@ -335,7 +340,8 @@ def compare(
     check_same_level({name: check_alpha(model.alpha) for name, model in models.items()})
     shown = groups_shown(groups, models.values(), y)
     pool, share = prepare(X, y, shown, None, test_share, features, clusters=clusters)
-    splits = split_and_measure(models, pool, check_repetitions(repetitions), random_state, folder, n_jobs, progress)
+    how = (check_repetitions(repetitions), random_state, folder, n_jobs, progress)
+    splits = split_and_measure(models, pool, *how, extra_metrics=extra_metrics)
     each = FALSE_ALARMS / len(models)
     about = "" if pool.clusters is None else f" for a row of a new {pool.noun}"
     verdicts = {name: judge(splits.of(name), check_alpha(m.alpha), share, each, about) for name, m in models.items()}

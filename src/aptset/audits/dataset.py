@@ -31,7 +31,7 @@ from aptset.core.tables import plain_list, without_column
 from aptset.core.validate import all_at_once, check_alpha
 from aptset.estimator.checks import check_training_data
 from aptset.estimator.fitting import fresh, pair_seeds, take
-from aptset.metrics import OF_SPLITS
+from aptset.metrics import OF_SPLITS, check_extra
 from aptset.metrics.evaluation_rows import as_group_list
 from aptset.metrics.features import can_be_sliced, features_of
 from aptset.metrics.monitor import rows_to_monitor
@@ -265,12 +265,13 @@ class RandomSplit:
     repetition: int
     seed: int
     keeps: str = ""  # what to write down for every test row: "p_values" of the true label, "sizes", or nothing
+    extra: tuple[str, ...] = ()  # metrics that are measured on request
 
     @cached_property
     def key(self) -> str:
         """All that the result depends on, as text."""
         model = fingerprint(self.model)
-        wanted = f"rows={self.keeps} metrics={','.join(OF_SPLITS)} form={_FORM}"
+        wanted = f"rows={self.keeps} metrics={','.join([*OF_SPLITS, *self.extra])} form={_FORM}"
         return f"{self.candidate} r{self.repetition} seed={self.seed} {self.pool.fingerprint} {model} {wanted}"
 
     @property
@@ -346,8 +347,9 @@ class RandomSplit:
     def _metrics(self, outcome: Outcome, test: NDArray[np.intp], seed: int) -> dict[str, float]:
         """Return every metric of the table that splits show; NaN for those of features where there are none."""
         features = None if self.pool.features is None else _safe_indexing(self.pool.features, test)
-        alpha = self.model.alpha
-        return {name: one.value(outcome, X=features, alpha=alpha, random_state=seed) for name, one in OF_SPLITS.items()}
+        wanted = OF_SPLITS | {one.column: one for one in check_extra(self.extra).values()}
+        known = {"X": features, "alpha": self.model.alpha, "random_state": seed}
+        return {name: one.value(outcome, **known) for name, one in wanted.items()}
 
     def _parts(self, outcome: Outcome, y: NDArray[Any], test: NDArray[np.intp]) -> Iterator[PartResult]:
         """Yield what happened within each label and group."""
@@ -431,9 +433,15 @@ def split_and_measure(
     n_jobs: int | None,
     progress: bool,
     in_order: bool = False,
+    extra_metrics: Any = (),
 ) -> Splits:
     """Run every candidate on the same splits, through the experiment runner."""
     check_seed(seed)
+    extra = tuple(check_extra(extra_metrics))
+    if extra and pool.features is None:
+        raise ValueError(
+            f"features must be given for {extra[0]}: X holds nothing that a model of misses can be fitted on."
+        )
     enough = max(10, _MOST_TESTED // pool.n_test)
     numbers = [*range(repetitions), *([-1] if in_order else [])]
     first = next(iter(candidates))
@@ -443,7 +451,7 @@ def split_and_measure(
         return "sizes" if not in_order else "p_values" if name == first else ""
 
     tasks = [
-        RandomSplit(pool, name, model, number, seed, kept(name) if 0 <= number < enough else "")
+        RandomSplit(pool, name, model, number, seed, kept(name) if 0 <= number < enough else "", extra)
         for number in numbers
         for name, model in candidates.items()
         if number >= 0 or name == first

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from aptset import Estimate
 from aptset.audits.drift import Drift
 from aptset.audits.results import Difference, Records, SplitResult, Splits
-from aptset.metrics import OF_SPLITS
 from aptset.metrics.coverage_distribution import CENTRE, FALSE_ALARMS, State, chances_of_sum, state_of
 from aptset.metrics.estimates import in_p, percent, resampled_share
 from aptset.reports.making import SPLITS, render_page
@@ -200,14 +199,14 @@ def splits_page(
 def _data(splits: Splits, alpha: float, drift: Drift | None, differences: Records[Difference] | None) -> dict[str, Any]:
     """Return what the script draws."""
     summary = splits.summary().as_json()
-    metrics = {name: metric.heading for name, metric in OF_SPLITS.items() if _is_known(splits, name)}
+    metrics = {name: metric.heading for name, metric in splits.metrics.items() if _is_known(splits, name)}
     names = splits.candidates
     return {
         "alpha": alpha,
         "candidates": names,
         "metrics": metrics,
-        "shares": [name for name in metrics if OF_SPLITS[name].unit == "share"],
-        "marked": [name for name in metrics if OF_SPLITS[name].aims_at_level],
+        "shares": [name for name in metrics if splits.metrics[name].unit != "labels"],
+        "marked": [name for name in metrics if splits.metrics[name].aims_at_level],
         "parts": [part for part in ("label", "group") if any(row["part"] == part for row in summary)],
         "summary": summary,
         "values": {m: {name: _finite(splits.values(name, m)) for name in names} for m in metrics},

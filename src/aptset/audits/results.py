@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from aptset import Estimate
 from aptset.core.tables import Backend, make_table
-from aptset.metrics import OF_SPLITS
+from aptset.metrics import OF_SPLITS, ON_REQUEST, Metric
 from aptset.metrics.estimates import resampled_mean, resampled_share
 
 Value = TypeVar("Value")
@@ -186,6 +186,12 @@ class Splits:
     test_share: float
     repetitions: int
 
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """The metrics that were measured, by the names of their columns."""
+        known = OF_SPLITS | {metric.column: metric for metric in ON_REQUEST.values()}
+        return {name: known[name] for name in known if name in self.results[0].metrics}
+
     def of(self, candidate: str) -> list[SplitResult]:
         """Return what a candidate did on the random splits, by repetition."""
         return [one for one in self.results if one.candidate == candidate and one.repetition >= 0]
@@ -221,14 +227,14 @@ class Splits:
         results = [one for name in self.candidates for one in self.of(name)]
         names = ("candidate", "repetition", "rows", "covered")
         columns = {name: [getattr(one, name) for one in results] for name in names}
-        return columns | {name: [one.metrics[name] for one in results] for name in OF_SPLITS}
+        return columns | {name: [one.metrics[name] for one in results] for name in self.metrics}
 
     def summary(self) -> Records[Distribution]:
         """Return the distribution of every metric, overall, by label and by group."""
         return Records(one for candidate in self.candidates for one in self._distributions(candidate))
 
     def _distributions(self, candidate: str) -> Iterator[Distribution]:
-        for metric in OF_SPLITS:
+        for metric in self.metrics:
             yield self._distribution(candidate, "all", "", metric, self.values(candidate, metric))
         for part in ("label", "group"):
             by_name: dict[str, list[PartResult]] = {}
@@ -245,7 +251,7 @@ class Splits:
 
         The intervals of so many parts hold at once (Bonferroni).
         """
-        is_share = OF_SPLITS[metric].unit == "share"
+        is_share = self.metrics[metric].unit == "share"
         return (resampled_share if is_share else resampled_mean)(values, self.test_share, 1 - 0.05 / n_parts)
 
     def _distribution(

@@ -39,7 +39,7 @@ from aptset.cli.checks import (
     check_weight_column,
 )
 from aptset.core.files import as_utf8, atomic_path
-from aptset.core.labels import Coded, coded_list
+from aptset.core.labels import Coded
 
 # The matrix of some rows, their labels, the columns that travel along, and those that folders stand for.
 _Rows = tuple[NDArray[Any], Coded | None, dict[str, pa.Array], dict[str, pa.Array]]

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from aptset import LabelBands, Ordered, Prevalence
+from aptset import LabelBands, Ordered, Prevalence, Taxonomy
 from aptset.arrow.layout import as_texts
 from aptset.cli.checks import check_columns
 from aptset.cli.inputs import open_table, path_of
@@ -43,6 +43,18 @@ def label_settings(options: dict[str, Any], quiet: bool, rows: int | None = None
     if is_number and times is not None:
         return score, LabelBands.by_prevalence(times, int(bands), n_calibration=rows)
     return score, None if bands is None else LabelBands(read_labels(bands, quiet))
+
+
+def read_taxonomy(name: str, quiet: bool) -> Taxonomy:
+    """Return the tree of a file: an object of JSON, a table of labels and parents, or a column of paths."""
+    if name.lower().endswith(".json"):
+        return Taxonomy(_of_json(name, path_of(name)))
+    file = open_table(name, None, None, quiet)
+    names = file.table().column_names
+    fits = len(names) in (1, 2)
+    check_columns(file.path, fits, "two columns, labels and the parent of each, or one of paths such as a/b/c", names)
+    columns = {column: as_texts(file.table(names)[column]) for column in names}
+    return Taxonomy.from_paths(columns[names[0]]) if len(names) == 1 else Taxonomy.from_table(columns)
 
 
 def read_labels(name: str, quiet: bool) -> dict[str, str]:

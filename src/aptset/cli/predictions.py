@@ -399,7 +399,7 @@ def evaluate(
     dialect = {name: options[name] for name in ("sep", "encoding")}
     is_one = is_one_file(sets)
     files = [open_table(sets[0], **dialect, quiet=quiet)] if is_one else parts_of(sets, quiet, **dialect).files()
-    skipped = _to_skip(options)
+    skipped = list[int]() if options["skip_unlabelled"] else None
     evaluation = evaluate_files(files, label, alpha, options["groups"], is_one and not quiet, skipped, classes)
     show(evaluation_as_json(evaluation), repr(evaluation), quiet, as_json)
 

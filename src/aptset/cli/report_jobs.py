@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset import Calibration, ConformalClassifier, audit, compare, report
+from aptset import Calibration, ConformalClassifier, Taxonomy, audit, compare, report
 from aptset.arrow.formats import TableFile
 from aptset.arrow.layout import as_texts
 from aptset.audits.audit import Audit, about_new_labels
@@ -31,8 +31,17 @@ from aptset.estimator.fitting import fresh
 from aptset.reports.making import Report, need_jinja
 
 
+def _for_classes(classes: Any, taxonomy: Taxonomy | None = None, **of_page: Any) -> dict[str, Any]:
+    """Return what a page shows besides, with the classes themselves in the tree, where a file has their texts."""
+    if taxonomy is not None:
+        labels = dict(zip(taxonomy.labels, labels_among(taxonomy.labels, classes.tolist()).tolist(), strict=True))
+        parents = {labels.get(node, node): parent for node, parent in taxonomy.parents.items()}
+        of_page["taxonomy"] = Taxonomy(parents, root=taxonomy.root)
+    return of_page
+
+
 def report_table(
-    file: TableFile, target: str, out: Path, title: str | None, settings: Settings
+    file: TableFile, target: str, out: Path, title: str | None, settings: Settings, **of_page: Any
 ) -> tuple[Report, TableResult]:
     """Train and calibrate on 70 % of a table, and write the page about the others."""
     need_jinja()
@@ -43,8 +52,11 @@ def report_table(
     of_rows["clusters"] = None if result.rows.clusters is None else result.rows.clusters.iloc[result.test]
     X = result.rows.features.iloc[result.test]
     of_rows |= {"title": title, "progress": settings.progress, "remarks": result.rows.remarks}
+    of_rows |= _for_classes(result.classifier.classes_, **of_page)
     made = report(result.classifier, X, result.truth, out, **of_rows)
-    return made, result
+    first, *others = result.evaluations
+    first = replace(first, overall=made.evaluation.overall | first.overall)  # metrics on request are the page's
+    return made, replace(result, evaluations=[first, *others])
 
 
 def report_folder(
@@ -58,6 +70,7 @@ def report_folder(
     assurance: Any = None,
     skip_unlabelled: bool = False,
     cluster: str | None = None,
+    **of_page: Any,
 ) -> Report:
     """Write the page about labelled rows and the classifier that a run saved."""
     need_jinja()
@@ -70,6 +83,7 @@ def report_folder(
         check_columns(file.path, cluster in table.column_names, f"a column {cluster!r}", table.column_names, [cluster])
         members = as_objects(as_texts(table[cluster]))[rows.numbers]
         of_rows["clusters"] = named(members.tolist(), cluster)
+    of_rows |= _for_classes(classifier.classes_, **of_page)
     return report(classifier, rows.features, rows.labels, out, **of_rows)
 
 
@@ -86,6 +100,7 @@ def report_probabilities(
     progress: bool,
     assurance: Any = None,
     skip_unlabelled: bool = False,
+    **of_page: Any,
 ) -> Report:
     """Write the page about a file of probabilities and true labels, with sets by a calibration."""
     names = [str(name) for name in calibration.classes.tolist()]
@@ -100,14 +115,15 @@ def report_probabilities(
     if skipped and sum(skipped):
         of_rows["remarks"] = (about_skipped(sum(skipped), sum(skipped) + len(truth)),)
     of_rows["title"] = title or f"{called}: what the prediction sets are worth"
+    of_rows |= _for_classes(calibration.classes, **of_page)
     return report(calibration, np.concatenate(matrices), truth, out, **of_rows)
 
 
-def report_demo(alpha: float, seed: int, out: Path, title: str | None, progress: bool) -> Report:
+def report_demo(alpha: float, seed: int, out: Path, title: str | None, progress: bool, **of_page: Any) -> Report:
     """Write the page about the handwritten digits that ship with scikit-learn."""
     classifier, X, y, features, groups = demo_classifier(alpha, seed)
     title = title or "Handwritten digits: what the prediction sets are worth"
-    return report(classifier, X, y, out, groups=groups, features=features, title=title, progress=progress)
+    return report(classifier, X, y, out, groups=groups, features=features, title=title, progress=progress, **of_page)
 
 
 def audit_table(

@@ -59,7 +59,15 @@ OF_EITHER = {
     "row_id": "--id",
     "cluster": "--cluster",
     "assurance": "--assurance",
+    "taxonomy": "--taxonomy",
 }
+EXTRA_METRICS = click.option(
+    "--extra-metric",
+    "extra_metrics",
+    metavar="NAME",
+    multiple=True,
+    help="A metric that takes a model of its own: coverage_unevenness.",
+)
 OF_PROBABILITIES = {
     "label": "--label",
     "prefix": "--prefix",
@@ -102,6 +110,10 @@ def _refuse_what_does_not_fit(probs: tuple[str, ...], options: dict[str, Any]) -
 @click.option("--groups", help="A column to calibrate within and to break down by (or 'label', with --target).")
 @with_options(BANDS)
 @with_options([*COLUMNS, *DIALECT, TRUST])
+@click.option(
+    "--taxonomy", metavar="FILE", help="A tree of labels: a table or JSON of label and parent, or a column of paths."
+)
+@EXTRA_METRICS
 @click.option("--title", help="The heading of the page.")
 @click.option("-o", "--out", default="report.html", show_default=True, help="The page to write.")
 @JOBS
@@ -120,6 +132,7 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
     """
     _refuse_what_does_not_fit(probs, options)
     from aptset.cli import report_jobs as reportjob
+    from aptset.cli.label_tables import read_taxonomy
     from aptset.cli.probability_jobs import evaluation_as_json, load_artefact
     from aptset.cli.table_jobs import Settings, evaluations_as_json
     from aptset.core.files import check_other_files
@@ -133,25 +146,29 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
     dialect, skips = (options["sep"], options["encoding"], quiet), options["skip_unlabelled"]
     sure = None if options["target"] is not None else assurance_of(options)
     check_other_files([page], [*files_read({"probs": probs}, options["label"]), options["calibration"]])
+    tree, of_page = options.pop("taxonomy"), {"extra_metrics": options.pop("extra_metrics")}
+    of_page |= {} if tree is None else {"taxonomy": read_taxonomy(tree, quiet)}
     if not probs:
-        made = reportjob.report_demo(only_one(options["alphas"]), options["seed"], page, title, not quiet)
+        made = reportjob.report_demo(only_one(options["alphas"]), options["seed"], page, title, not quiet, **of_page)
     elif options["target"] is not None:
         settings = Settings(**options_of_run(options, quiet), progress=not quiet)
-        made, result = reportjob.report_table(open_only(probs, *dialect), options["target"], page, title, settings)
+        table = open_only(probs, *dialect)
+        made, result = reportjob.report_table(table, options["target"], page, title, settings, **of_page)
         content = evaluations_as_json(result.evaluations, out=out)
         show(content, f"{result.text()}\n\nWritten: {out}", quiet, as_json)
         return
     elif is_given("calibration") and check_artefact(artefact, options["calibration"]).is_dir():
         asked = alpha if is_given("alphas") else None
         file = open_only(probs, *dialect, artefact)
-        of_page = (asked, page, title, options["trust"], not quiet, sure, skips, options["cluster"])
-        made = reportjob.report_folder(file, artefact, *of_page)
+        of_rows = (asked, page, title, options["trust"], not quiet, sure, skips, options["cluster"])
+        made = reportjob.report_folder(file, artefact, *of_rows, **of_page)
     elif options["label"] is not None:
         sources, one = sources_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"], quiet)
         called, total = (probs[0], None) if one is None else (one.path.name, one.file.rows)
         calibration = load_artefact(artefact, options["trust"])
         settled = (alpha, page, title, options["normalize"], one is not None and not quiet, sure, skips)
-        made = reportjob.report_probabilities(sources, called, options["label"], total, calibration, *settled)
+        label = options["label"]
+        made = reportjob.report_probabilities(sources, called, label, total, calibration, *settled, **of_page)
     else:
         raise click.UsageError("FILE needs --target COLUMN (a table), -c FOLDER, or --label COLUMN with -c ARTEFACT.")
     show(evaluation_as_json(made.evaluation, out=out), f"{made.evaluation!r}\n\nWritten: {out}", quiet, as_json)
@@ -168,6 +185,7 @@ SPLITTING = [
     TEST_SHARE,
     click.option("--groups", help="A column to break coverage and size down by, besides the labels."),
     CLUSTER,
+    EXTRA_METRICS,
     click.option(
         "--jobs", default=-1, callback=workers, show_default=True, help="Worker processes; -1 for one per core."
     ),
@@ -186,6 +204,7 @@ def settings_of(options: dict[str, Any]) -> dict[str, Any]:
         "jobs": "n_jobs",
         "groups": "groups",
         "cluster": "cluster",
+        "extra_metrics": "extra_metrics",
     }
     settings = {name: options[option] for option, name in names.items()}
     settings |= {"random_state": options["seed"], "progress": not options["quiet"]}

@@ -17,6 +17,7 @@ from aptset.core import validate
 from aptset.core.groups import Groups
 from aptset.core.labels import (
     as_labels,
+    as_objects,
     check_every_label,
     check_hashable,
     check_label_table,
@@ -26,6 +27,7 @@ from aptset.core.labels import (
     hashable,
     plain_value,
 )
+from aptset.core.taxonomy import Taxonomy
 from aptset.core.validate import check_alpha
 
 
@@ -134,6 +136,29 @@ class LabelBands:
         cut = np.array_split(np.arange(len(labels)), min(validate.whole(n_bands, "n_bands", 1), len(labels)))
         parts = _joined([[labels[place] for place in part] for part in cut], times, rows, total, level)
         return cls({label: number for number, part in enumerate(parts, start=1) for label in part})
+
+    @classmethod
+    def from_taxonomy(cls, taxonomy: Taxonomy, depth: int = 1) -> LabelBands:
+        """Return a band for each node of a tree of labels at a depth below its root.
+
+        Parameters
+        ----------
+        taxonomy : Taxonomy
+            The tree. Labels that are not as deep are bands of their own.
+        depth : int, default=1
+            1 is right below the root.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> taxonomy = aptset.Taxonomy({"finch": "bird", "owl": "bird", "oak": "tree", "fir": "tree"})
+        >>> aptset.LabelBands.from_taxonomy(taxonomy)
+        LabelBands(4 labels in 2 bands)
+        """
+        if not isinstance(taxonomy, Taxonomy):
+            raise TypeError(f"taxonomy must be an aptset.Taxonomy; got {type(taxonomy).__name__}.")
+        labels = taxonomy.labels
+        return cls(dict(zip(labels, taxonomy.at_depth(as_objects(labels), depth).tolist(), strict=True)))
 
     def groups_of(self, classes: NDArray[Any]) -> Groups:
         """Return the bands of some classes as groups, in the order in which the classes have them."""

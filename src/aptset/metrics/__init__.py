@@ -5,10 +5,14 @@ true labels. Shares come with exact Clopper-Pearson intervals, mean sizes with i
 number of labels.
 
 To add a metric, write its function and put a line into ``_TABLE``: evaluations, reports, audits, comparisons,
-experiments and scorers read this table. A break-down is a function and a line of ``_BROKEN_DOWN``. Both tables are read
+experiments and scorers read this table. One that costs a fit goes into ``ON_REQUEST`` instead: it is measured where
+``extra_metrics`` name it. A break-down is a function and a line of ``_BROKEN_DOWN``. Both tables are read
 for files that stream, too.
 """
 
+from typing import Any
+
+from aptset.core import validate
 from aptset.metrics.coverages import (
     coverage,
     coverage_by,
@@ -28,6 +32,7 @@ from aptset.metrics.coverages import (
 )
 from aptset.metrics.outcome import Outcome
 from aptset.metrics.table import Breakdown, Measured, Metric, as_estimate, breakdown
+from aptset.metrics.unevenness import coverage_unevenness
 from aptset.metrics.worst_slice import worst_slice_coverage
 
 _TABLE = (
@@ -58,6 +63,14 @@ _TABLE = (
     Metric(coverage_gap, "share", "lower", words="coverage gap over labels", in_splits=False),
 )
 METRICS = {metric.name: metric for metric in _TABLE}
+ON_REQUEST = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            coverage_unevenness, "difference", "lower", words="unevenness of coverage", short="uneven", streams=False
+        ),
+    )
+}
 OF_SPLITS = {metric.column: metric for metric in _TABLE if metric.in_splits}
 _BROKEN_DOWN = (
     Breakdown("sizes", size_distribution, "share of sets", "size"),
@@ -71,16 +84,25 @@ _BROKEN_DOWN = (
 )
 BREAKDOWNS = {one.name: one for one in _BROKEN_DOWN}
 
+
+def check_extra(extra_metrics: Any) -> dict[str, Metric]:
+    """Return the metrics that are measured on request, by the names that were passed."""
+    names = [extra_metrics] if isinstance(extra_metrics, str) else list(extra_metrics)
+    return {name: ON_REQUEST[validate.one_of(name, tuple(ON_REQUEST), "extra_metrics")] for name in names}
+
+
 __all__ = [
     "BREAKDOWNS",
     "METRICS",
     "OF_SPLITS",
+    "ON_REQUEST",
     "Breakdown",
     "Measured",
     "Metric",
     "Outcome",
     "as_estimate",
     "breakdown",
+    "check_extra",
     "coverage",
     "coverage_by",
     "coverage_gap",

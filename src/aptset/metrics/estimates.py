@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +60,7 @@ class Estimate(float):
         count: int | None = None,
         standard_error: float | None = None,
         over: str = "rows",
-    ) -> Estimate:
+    ) -> Self:
         """Make the float and hang the rest on it."""
         self = super().__new__(cls, value)
         self.low, self.high, self.n, self.count = float(low), float(high), int(n), count

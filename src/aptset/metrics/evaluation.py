@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from aptset.core import validate
@@ -18,7 +19,7 @@ from aptset.core.levels import levels_of_mapping
 from aptset.core.overlapping import Overlapping
 from aptset.core.tables import Backend, html_table, make_table, without_column
 from aptset.core.validate import check_alpha
-from aptset.metrics import BREAKDOWNS, METRICS, Measured, Metric, as_estimate
+from aptset.metrics import BREAKDOWNS, METRICS, ON_REQUEST, Measured, Metric, as_estimate, check_extra
 from aptset.metrics.coverages import check_level, levels_by_name
 from aptset.metrics.estimates import Estimate, check_confidence, percent, share_of_count
 from aptset.metrics.evaluation_rows import (
@@ -111,6 +112,8 @@ class Evaluation:
         Mean size of the sets that hold the true label, by label and by group.
     worst_slice : WorstSlice or None
         If X was given.
+    coverage_unevenness : Unevenness or None
+        If ``extra_metrics`` named it.
     overall, parts : dict
         The same numbers by name.
     alpha : float, dict or None
@@ -156,7 +159,7 @@ class Evaluation:
 
     def __getattr__(self, name: str) -> Any:
         """Return a number, or the numbers of a break-down, by the name in the tables."""
-        if name in METRICS and "overall" in self.__dict__:
+        if (name in METRICS or name in ON_REQUEST) and "overall" in self.__dict__:
             return self.overall.get(name)
         if name in BREAKDOWNS and "parts" in self.__dict__:
             return self.parts.get(name)
@@ -207,7 +210,7 @@ class Evaluation:
 
     def estimates(self) -> Iterator[tuple[Metric, Estimate]]:
         """Yield every metric over all rows that is known, those of features last."""
-        for metric in sorted(METRICS.values(), key=lambda metric: metric.needs_features):
+        for metric in sorted((METRICS | ON_REQUEST).values(), key=lambda metric: metric.needs_features):
             measured = self.overall.get(metric.name)
             if measured is not None:
                 yield metric, as_estimate(measured)
@@ -440,6 +443,7 @@ def evaluate(
     allow_empty: bool | None = None,
     clusters: Any = None,
     votes: Any = None,
+    extra_metrics: str | Sequence[str] = (),
 ) -> Evaluation:
     """Judge prediction sets against the true labels.
 
@@ -480,6 +484,9 @@ def evaluate(
     votes : array or data frame, shape (rows, classes), optional
         How many annotators chose each label of each row: every row counts once, shared out over its answers. Without
         ``labels``, ``X`` and ``p_values``.
+    extra_metrics : str or sequence of str, optional
+        Metrics that are measured on request only, since they fit a model: "coverage_unevenness", which needs ``X`` and
+        ``alpha`` (:func:`coverage_unevenness`).
 
     Returns
     -------
@@ -515,15 +522,20 @@ def evaluate(
         outcome.by_kind(),
         {"alpha": of_labels, "X": X, "random_state": random_state, "confidence": confidence},
     )
+    measured = {
+        name: one.measure(outcome if one.needs_features or not one.streams else kinds, **common)
+        for name, one in METRICS.items()
+    }
     parts = {
         name: one.measure(outcome if one.by == "group" else kinds, groups, confidence)
         for name, one in BREAKDOWNS.items()
     }
+    if isinstance(level, dict) and of_labels is None:  # levels of groups: one for each row
+        levels = [level[hashable(group)] for group in as_group_list(groups) or []]
+        common = {**common, "alpha": np.array(levels)}
+    overall = measured | measure_extra(extra_metrics, outcome, **common)
     return Evaluation(
-        overall={
-            name: one.measure(outcome if one.needs_features or not one.streams else kinds, **common)
-            for name, one in METRICS.items()
-        },
+        overall=overall,
         parts=parts,
         alpha=level,
         n=len(checked),
@@ -534,6 +546,24 @@ def evaluate(
         n_calibration=n,
         over_clusters=None if outcome.clusters is None else partial(_broken_down, outcome, groups),
     )
+
+
+def measure_extra(extra_metrics: Any, outcome: Outcome, **others: Any) -> dict[str, Measured | None]:
+    """Return the metrics that were asked for by name; ``others`` are what functions may take."""
+    chosen = check_extra(extra_metrics)
+    if chosen and others.get("X") is None:
+        raise ValueError(f"extra_metrics must come with X, the features of the rows; {next(iter(chosen))} needs them.")
+    return {name: metric.measure(outcome, **others) for name, metric in chosen.items()}
+
+
+def with_extra(evaluation: Evaluation, extra_metrics: Any, random_state: Any) -> Evaluation:
+    """Return an evaluation that knows its rows with more metrics of them."""
+    rows = evaluation.evidence
+    if not extra_metrics or rows is None:
+        return evaluation
+    others = {"X": rows.X, "alpha": evaluation.one_level, "confidence": evaluation.confidence}
+    more = measure_extra(extra_metrics, Outcome.of(rows.sets, rows.labels), **others, random_state=random_state)
+    return replace(evaluation, overall=evaluation.overall | more)
 
 
 def _broken_down(outcome: Outcome, groups: Any, name: str, confidence: float) -> dict[Any, Estimate] | None:

@@ -28,8 +28,8 @@ class Metric:
     of : callable
         Takes sets (as an :class:`Outcome`) and, by these names and as far as it has them, ``labels``, ``X``, ``alpha``,
         ``confidence`` and ``random_state``; returns an Estimate. ``alpha`` is None where no level is known.
-    unit : {"share", "labels"}
-        A share lies between 0 and 1; a number of labels does not.
+    unit : {"share", "labels", "difference"}
+        A share lies between 0 and 1; a number of labels does not; a difference of shares may be negative.
     better : {"higher", "lower"}
         Which way is better; scorers turn the sign where lower is.
     name : str
@@ -48,7 +48,7 @@ class Metric:
     """
 
     of: Callable[..., Measured]
-    unit: Literal["share", "labels"]
+    unit: Literal["share", "labels", "difference"]
     better: Literal["higher", "lower"]
     name: str = ""
     column: str = ""
@@ -86,7 +86,7 @@ class Metric:
     @property
     def digits(self) -> int:
         """Digits behind the point in printed tables."""
-        return 3 if self.unit == "share" else 2
+        return 2 if self.unit == "labels" else 3
 
     def measure(self, outcome: Outcome, **others: Any) -> Measured | None:
         """Return the value; None if it needs X, or rows that have gone by. ``others`` are what functions may take."""

@@ -14,12 +14,14 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from aptset import Assurance, Evaluation
+from aptset import Assurance, Evaluation, Taxonomy
 from aptset.core import validate
 from aptset.core.files import atomic_write
 from aptset.core.runner import counting
 from aptset.core.tables import column_values, plain_list
 from aptset.core.validate import install
+from aptset.metrics import check_extra
+from aptset.metrics.evaluation import with_extra
 from aptset.reports.deciding import who_decides
 from aptset.reports.sources import drawn_answers, evaluation_of, one_of_each
 from aptset.reports.summarise import Summary, summarise
@@ -31,6 +33,13 @@ def check_page_path(path: Any) -> Path:
     if target.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"path must end in .html; got {str(path)!r}.")
     return target
+
+
+def check_taxonomy(taxonomy: Any) -> Taxonomy | None:
+    """Return a tree of labels, if there is one."""
+    if taxonomy is not None and not isinstance(taxonomy, Taxonomy):
+        raise TypeError(f"taxonomy must be an aptset.Taxonomy; got {type(taxonomy).__name__}.")
+    return taxonomy
 
 
 def needs_jinja(error: ImportError) -> ImportError:
@@ -155,6 +164,8 @@ def report(
     remarks: Sequence[str] = (),
     clusters: Any = None,
     votes: Any = None,
+    taxonomy: Taxonomy | None = None,
+    extra_metrics: str | Sequence[str] = (),
 ) -> Report:
     """Draw a report: one HTML file that works offline, with a slider for the level that moves everything.
 
@@ -206,6 +217,11 @@ def report(
     votes : array or data frame, shape (rows, classes), optional
         How many annotators chose each label of each row, in the place of ``y``. The page is about one answer to each
         row, drawn by ``random_state``; ``evaluation`` of the report is about all answers.
+    taxonomy : Taxonomy, optional
+        A tree of labels: each of the rows that are shown has its set written with whole nodes, too.
+    extra_metrics : str or sequence of str, optional
+        Metrics that are measured on request only, since they fit a model, as in :func:`evaluate`:
+        "coverage_unevenness".
 
     Returns
     -------
@@ -224,6 +240,7 @@ def report(
     """
     count = validate.whole(examples, "examples", 0, "a whole number from 0 to 10000", most=10_000)
     target = None if path is None else check_page_path(path)
+    tree, extra = check_taxonomy(taxonomy), tuple(check_extra(extra_metrics))
     need_jinja()
     with counting(_work(source, y), "report", validate.flag(progress, "progress")) as on_rows:
         of_rows = {
@@ -243,7 +260,10 @@ def report(
         names = column_values(X, ids) if isinstance(ids, str) else None if ids is None else plain_list(ids)
         deciding = who_decides(source, evaluation.evidence)
         shown, evaluation = one_of_each(evaluation, clusters, votes, random_state)
-        made = Report(render(summarise(shown, str(title), count, random_state, deciding, names)), evaluation)
+        shown = with_extra(shown, extra, random_state)
+        evaluation = replace(evaluation, overall=shown.overall | evaluation.overall)
+        summary = summarise(shown, str(title), count, random_state, deciding, names, tree)
+        made = Report(render(summary), evaluation)
         on_rows(evaluation.n)
     if target is not None:
         made.save(target)

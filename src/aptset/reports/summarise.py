@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset import CoverageMonitor, Estimate, Evaluation, WorstSlice
+from aptset import CoverageMonitor, Estimate, Evaluation, Taxonomy, WorstSlice
 from aptset.core.tables import is_table, iterate_columns, names_of_columns
 from aptset.core.validate import check_generator
 from aptset.metrics import Metric
@@ -160,6 +160,7 @@ def summarise(
     random_state: Any,
     deciding: dict[str, Any] | None = None,
     ids: list[Any] | None = None,
+    taxonomy: Taxonomy | None = None,
 ) -> Summary:
     """Return what a report on an evaluation says; ``deciding`` is what it says about acting on guesses."""
     evidence: EvaluationRows = check_reportable(evaluation)
@@ -184,7 +185,18 @@ def summarise(
     data = {"mode": mode, "columns": columns, "alphas": measured.alphas, **_facts(evaluation, evidence, parts)}
     data["examples"] = rows
     data["needed"] = needed["needed"].names if needed else None
-    return Summary({**_page(evaluation, evidence, title, data, parts), "deciding": deciding}, data)
+    data["tree"] = None if taxonomy is None else _tree(taxonomy, evidence.sets.classes)
+    page = _page(evaluation, evidence, title, data, parts)
+    if taxonomy is not None:
+        page["settings"] |= {"Tree of labels": repr(taxonomy).removeprefix("Taxonomy(").removesuffix(")")}
+    return Summary({**page, "deciding": deciding}, data)
+
+
+def _tree(taxonomy: Taxonomy, classes: NDArray[Any]) -> dict[str, Any]:
+    """Return what the page needs to write a set with whole nodes, at any level."""
+    tree = taxonomy.tree_of(classes)
+    numbers = {name: getattr(tree, name).tolist() for name in ("parent", "size", "of_class", "lowest")}
+    return {"names": [str(name) for name in tree.names], **numbers}
 
 
 def _facts(evaluation: Evaluation, evidence: EvaluationRows, parts: dict[str, measures.Partition]) -> dict[str, Any]:
@@ -290,5 +302,5 @@ class MetricLine(NamedTuple):
 def _line(metric: Metric, value: Estimate) -> MetricLine:
     if math.isnan(value):
         return MetricLine(metric.words, "none", "", metric.sentence)
-    written = words.share if metric.unit == "share" else words.number
+    written = words.number if metric.unit == "labels" else words.share
     return MetricLine(metric.words, written(value), f"{written(value.low)} to {written(value.high)}", metric.sentence)

@@ -37,7 +37,9 @@ from aptset.sets.checks import (
 )
 
 if TYPE_CHECKING:
+    from aptset.core.taxonomy import Taxonomy
     from aptset.kernels.engines.interface import Columns
+    from aptset.sets.rolled_up import RolledUp
 
 
 def in_one(rows: list[NDArray[Any]]) -> NDArray[Any]:
@@ -52,12 +54,12 @@ _SHOWN_ROWS = 6
 _SHOWN_LABELS = 8
 
 
-def as_text(sets: PredictionSets) -> str:
+def as_text(sets: PredictionSets, title: str | None = None) -> str:
     """Return a title and the first rows."""
     shown = min(len(sets), _SHOWN_ROWS)
     rows = [f"  {row:>{len(str(shown))}}  {{{_row_text(sets, row)}}}" for row in range(shown)]
     more = [f"  ... {len(sets) - _SHOWN_ROWS} more rows"] if len(sets) > _SHOWN_ROWS else []
-    return "\n".join([_title(sets), *rows, *more])
+    return "\n".join([title or _title(sets), *rows, *more])
 
 
 def as_html(sets: PredictionSets) -> str:
@@ -178,6 +180,9 @@ class PredictionSets(Sequence[NDArray[Any]]):
         """Return sets given as PredictionSets, as a boolean mask, or as lists of labels (the classes that occur)."""
         if isinstance(sets, PredictionSets):
             return sets
+        leaves = getattr(sets, "leaves", None)
+        if isinstance(leaves, PredictionSets):
+            return leaves  # of what was rolled up: nodes are no labels
         if is_table(sets):
             matrix, names = check_table_of_sets(sets)
             return cls.from_frame(sets, names) if matrix is None else cls.from_mask(matrix, names)
@@ -308,6 +313,40 @@ class PredictionSets(Sequence[NDArray[Any]]):
                 labels = every
             ends.append(labels)
         return Intervals(*ends)
+
+    def roll_up(self, taxonomy: Taxonomy, at_most: int | None = None) -> RolledUp:
+        """Return every set as nodes of a tree of labels.
+
+        Without ``at_most`` the sets stay what they are, and whole nodes are named where every label below them is in
+        the set. With it, every set becomes the smallest superset that so many nodes can name: the guarantee holds, and
+        coverage can only grow. Ties go to fewer nodes, then to more of them in the earlier branches of the tree.
+
+        Parameters
+        ----------
+        taxonomy : Taxonomy
+            The tree, in which every label of the sets is a leaf.
+        at_most : int, optional
+            The largest number of nodes of a set. One is rarely of use: labels from two branches make it the root.
+
+        Returns
+        -------
+        RolledUp
+            The nodes of each row, and ``leaves``, the labels below them.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> taxonomy = aptset.Taxonomy({"finch": "bird", "owl": "bird", "oak": "tree", "fir": "tree", "ant": "insect"})
+        >>> sets = aptset.PredictionSets.of([["owl", "finch", "oak"]], ["ant", "fir", "finch", "oak", "owl"])
+        >>> sets.roll_up(taxonomy, at_most=2)
+        RolledUp: 1 row, at most 2 nodes, 3 labels on average
+          0  {bird, oak}
+        >>> sets.roll_up(taxonomy, at_most=1)[0]
+        array(['all labels'], dtype='<U10')
+        """
+        from aptset.sets.rolled_up import roll_up  # it is made of sets
+
+        return roll_up(self, taxonomy, at_most)
 
     def plot(self, kind: str = "sizes", labels: ArrayLike | None = None, **options: Any) -> Display:
         """Return a figure; ``.draw()`` draws it, ``.frame()`` gives its table back, and notebooks show it by itself.

@@ -22,8 +22,22 @@ function outcome(example, e, now) {
   if (!covered) kinds.add("missed");
   return { example, size, members: new Set(members), covered, kinds };
 }
+// The members of a set with whole nodes of the tree in the place of all labels below them.
+function nodesOf(members) {
+  const { parent, size, of_class, lowest, names } = data.tree,
+    counts = new Map(),
+    nodes = new Set();
+  for (const column of members)
+    for (let node = of_class[column]; node >= 0; node = parent[node]) counts.set(node, (counts.get(node) || 0) + 1);
+  for (const column of members) {
+    let node = of_class[column];
+    while (parent[node] >= 0 && counts.get(parent[node]) === size[parent[node]]) node = parent[node];
+    nodes.add(lowest[node]);
+  }
+  return [...nodes].sort((a, b) => a - b).map((node) => names[node]);
+}
 const searchable = (found) =>
-  [found.example.row, found.example.id || "", found.example.truth, found.example.group || "", found.example.text, ...[...found.members].map((c) => data.classes[c])]
+  [found.example.row, found.example.id || "", found.example.truth, found.example.group || "", found.example.text, ...[...found.members].map((c) => data.classes[c]), ...(data.tree ? nodesOf(found.members) : [])]
     .join(" ")
     .toLowerCase();
 function bar(kind, value, mark) {
@@ -73,6 +87,11 @@ function rowBox(found, now) {
   );
   if (example.group !== null) what.append(element("br"), "group: " + example.group);
   if (example.text) what.append(element("br"), example.text);
+  if (data.tree && size) {
+    const unknown = size - members.size; // of many labels, a row has the most likely ones only
+    const nodes = nodesOf(members).join(", ") + (unknown > 0 ? ` and ${whole(unknown)} more labels` : "");
+    what.append(element("br"), element("span", { className: "nodes", textContent: "in the tree: " + nodes }));
+  }
   const order = example.labels.map((_, i) => i),
     inside = order.filter((i) => members.has(example.labels[i])),
     outside = order.filter((i) => !members.has(example.labels[i]));
@@ -109,11 +128,11 @@ function drawExamples(now) {
         ]
       : [];
   const rows = chosen.slice(0, view.most).map((one) => rowBox(one, now));
-  const head = ["row", "id", "true_label", "covered", "size", "labels", "labels_left_out"];
+  const head = ["row", "id", "true_label", "covered", "size", "labels", "labels_left_out", ...(data.tree ? ["nodes"] : [])];
   const line = (one) => {
     // labels as a JSON list: any text may stand in a label
     const labels = [...one.members].map((c) => data.classes[c]);
-    return [one.example.row, one.example.id, one.example.truth, one.covered, one.size, JSON.stringify(labels), one.size - labels.length];
+    return [one.example.row, one.example.id, one.example.truth, one.covered, one.size, JSON.stringify(labels), one.size - labels.length, ...(data.tree ? [JSON.stringify(nodesOf(one.members))] : [])];
   };
   const home = place("examples"),
     wasMore = document.activeElement?.dataset.does === "more",
