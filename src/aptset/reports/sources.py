@@ -27,7 +27,6 @@ from aptset.core.matrix import OF_ESTIMATOR, check_new_probabilities, check_rows
 from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
 from aptset.core.randomization import Chance, refuse_fresh
 from aptset.core.validate import all_at_once, check_flag, check_flag_or_none, check_generator
-from aptset.estimator.fitting import is_frozen
 from aptset.kernels.counting import ratios
 from aptset.kernels.formula import Floats, normalised
 from aptset.kernels.rows import Rows, label_scores
@@ -301,7 +300,8 @@ def _of_classifier(
         "Model": _short_name(classifier.estimator),
         "Levels": assured or f"{classifier.level}, alpha runs at {level:g}",
     }
-    settings["Training rows"] = _training_rows(rule.training_rows, len(fitted.models), is_frozen(classifier.estimator))
+    is_frozen = type(classifier.estimator).__name__ == "FrozenEstimator"  # by name: reports load no scikit-learn
+    settings["Training rows"] = _training_rows(rule.training_rows, len(fitted.models), is_frozen)
     settings |= _settings(rule.scheme.name, held_out, str(rule.score), rule.chance, classifier.allow_empty)
     unseen = classifier.unseen_label_chance_
     known = f"the {len(rule.classes)} labels that are known"
