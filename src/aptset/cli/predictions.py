@@ -224,14 +224,15 @@ def accept(
     from aptset.core.files import check_other_files
     from aptset.core.runner import counting
 
-    artefact, error = artefact_of(calibration), errors_of(errors)
+    artefact, error = check_artefact(artefact_of(calibration), calibration), errors_of(errors)
     refuse_other_options(artefact.is_dir())
     if not artefact.is_dir() and is_given("alpha"):
         raise click.UsageError("--alpha is for the folder of `aptset run`, which makes sets.")
     with to_standard_output(out) as target:
         check_other_files([target], [*files_read(options, label), calibration])
         if artefact.is_dir():
-            file = open_table(options["probs"][0], options["sep"], options["encoding"], quiet)
+            name = options["probs"][0]
+            file = open_table(name, *remembered(artefact, name, options["sep"], options["encoding"]), quiet)
             names = {name: options[name] for name in ("row_id", "groups", "trust", "alpha")}
             done = accept_rows(file, artefact, error, assurance, target, **names)
         else:
@@ -483,7 +484,7 @@ def monitor(
     if artefact.is_dir():
         from aptset.cli.prediction_jobs import with_sets
 
-        file = with_sets(file, artefact, alpha, options["groups"], options["trust"], not quiet)
+        file = with_sets(file, artefact, label, alpha, options["groups"], options["trust"], not quiet)
         is_called(file.path, sets)
     places = PredictionOrder.of(options["order"], options["time"], options["mature"], way_of_dates(options))
     made, of_rows = load_artefact(artefact, options["trust"]), {"group": options["groups"], "alarm": alarm}
