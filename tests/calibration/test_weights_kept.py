@@ -211,7 +211,7 @@ def test_few_effective_samples_and_heavy_rows_are_told(recwarn):
     light.predict_set(NEW, 0.1, weights=np.ones(40))
     assert not recwarn.list
     light.predict_set(NEW, 0.01, weights=np.ones(40))
-    assert "effective size of 600 calibration samples, and for alpha=0.01 fewer than 990" in str(recwarn.pop().message)
+    assert "effective size of 600 calibration samples. With fewer than 990 at alpha=0.01" in str(recwarn.pop().message)
     light.predict_mask(NEW, 0.1, weights=np.where(np.arange(40) < 4, 67.0, 1.0))
     told = recwarn.pop()
     assert "10% of the rows weigh more than alpha / (1 - alpha)" in str(told.message)

@@ -63,7 +63,7 @@ def test_what_cannot_be_written_is_refused(folder):
     for ending in ("s.csv.gz", "s.arrow", "s"):
         assert "must end in .parquet or .csv" in failure("predict", folder / "new.csv", *common, folder / ending)
     pd.read_parquet(folder / "new.parquet").assign(**{"size": 1, "set 0.1": 2}).to_parquet(folder / "sized.parquet")
-    assert "has ['set 0.1'] already" in failure("predict", folder / "sized.parquet", *common, folder / "s.parquet")
+    assert "it has ['set 0.1']" in failure("predict", folder / "sized.parquet", *common, folder / "s.parquet")
     barred = write(folder, "p_a|b,p_a,y\n" + "0.5,0.5,a\n" * 20)
     run("calibrate", barred, "--label", "y", "-o", folder / "b.aptset", "--prefix", "p_")
     out = ["-c", folder / "b.aptset", "--prefix", "p_", "-o", folder / "b.csv"]

@@ -129,7 +129,7 @@ def test_what_is_no_file_is_refused_at_once(command, tmp_path):
     start = time.monotonic()
     assert "it is a pipe or a device" in command("inspect", tmp_path / "pipe.csv", rc=1)
     assert "must be the folder of a classifier" in command("inspect", tmp_path / "folder.csv", rc=1)
-    assert "there is none of that name" in command("inspect", tmp_path / "nothing", rc=1)
+    assert "nothing: no such folder" in command("inspect", tmp_path / "nothing", rc=1)
     assert "a link to nothing, or to itself" in command("inspect", tmp_path / "loop", rc=1)
     assert "redirect it to standard input" in command(*calibrate(tmp_path / "pipe.csv"), rc=1)
     assert "must hold at least one file" in command(*calibrate(tmp_path / "folder.csv"), rc=1)

@@ -395,3 +395,26 @@ def test_an_order_of_labels_that_are_numbers(command):
     typed().to_csv("rows.csv", index=False)
     command("run", "rows.csv", "--target", "y", "--conformity", "ordered", "--order", "1,0", "--out", "results")
     assert list(aptset.load("results").classes_) == [0, 1]
+
+
+def test_what_a_newcomer_from_cologne_tripped_over(command):
+    """A file in CP1252 with dates that are features, late labels, and names that are not there."""
+    rows = typed(120).assign(
+        tag=pd.date_range("2022-01-03", periods=120, freq="2D").strftime("%d.%m.%Y"), ort="K\u00f6ln"
+    )
+    rows = rows.astype({"y": object})
+    rows.loc[3, "y"] = None
+    rows.to_csv("rows.csv", index=False, sep=";", encoding="cp1252")
+    command("run", "rows.csv", "--target", "y", "--encoding", "cp1252", "--skip-unlabelled", "--out", "results")
+    assert "rows (" in command("accept", "rows.csv", "-c", "results", "-o", "decided.csv").stdout
+    said = command("monitor", "rows.csv", "-c", "results", rc=1).stderr
+    assert "Pass --mature to wait for labels that are not known yet, or --skip-unlabelled" in said
+    rows.drop(columns="y").to_csv("new.csv", index=False, sep=";", encoding="cp1252")
+    said = command("monitor", "new.csv", "-c", "results", rc=1).stderr
+    assert "new.csv must have the labels, in a column 'y'" in said
+    for name in ("inspect", "accept"):
+        options = () if name == "inspect" else ("rows.csv", "-c")
+        assert "nothing: no such folder." in command(name, *options, "nothing", rc=1).stderr
+    options = ("--time", "tag", "--skip-unlabelled", "--repetitions", 3, "--jobs", 1)
+    text = command("audit", "rows.csv", "-c", "results", *options).stdout
+    assert "No sign of drift" in text  # though the column of times, which is a feature of the model, rises

@@ -131,7 +131,7 @@ def test_other_alphabets_are_named_by_the_user(command):
     assert "--encoding must be one that Python knows" in command(*RUN, "--encoding", "klingon", rc=1).stderr
     messy(300).to_parquet("patients.parquet")
     wrong = command("run", "patients.parquet", "--target", "diagnosis", "--sep", ";", rc=1).stderr
-    assert "--sep is for CSV files; patients.parquet is none" in wrong
+    assert "--sep is for CSV files; patients.parquet is not one" in wrong
 
 
 def test_a_target_that_measures_is_refused(command):

@@ -85,9 +85,9 @@ def test_one_line_about_what_is_wrong(weighted):
     predict = ["predict", weighted / "new.csv", "-c", weighted / "c.aptset", "-o", weighted / "s.csv", "--prefix", "p_"]
     assert "must be read with --weights COLUMN, since calibration rows had weights" in failure(*predict)
     without_prefix = predict[: predict.index("--prefix")]
-    assert "must come with --weights COLUMN" in failure(*without_prefix), "and not that the column is no label"
+    assert "must be read with --weights COLUMN" in failure(*without_prefix), "and not that the column is no label"
     report = ["report", weighted / "new.csv", "--label", "y", "-c", weighted / "c.aptset", "--prefix", "p_"]
-    assert "must come with --weights COLUMN" in failure(*report, "-o", weighted / "page.html")
+    assert "must be read with --weights COLUMN" in failure(*report, "-o", weighted / "page.html")
     assert not (weighted / "s.csv").exists()
     run(*calibrate)
     assert "must be read without --weights, since no calibration rows" in failure(*predict, "--weights", "weight")

@@ -10,7 +10,7 @@ from typing import Any
 from aptset.cli import experiments as cli_experiments
 from aptset.cli import predictions
 from aptset.cli import reports as cli_reports
-from aptset.cli.inputs import artefact_of, as_given, open_table
+from aptset.cli.inputs import artefact_of, as_given, check_artefact, open_table
 from aptset.cli.options import (
     ALPHA,
     AS_JSON,
@@ -168,7 +168,7 @@ def inspect(artefact: str, as_json: bool) -> None:
     """
     from aptset.cli.models import facts_in_words, facts_of
 
-    facts = facts_of(artefact_of(artefact))
+    facts = facts_of(check_artefact(artefact_of(artefact), artefact))
     facts["file"] = as_given(facts["file"])
     show(facts, facts_in_words(facts), False, as_json)
 

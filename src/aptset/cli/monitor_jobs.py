@@ -86,7 +86,10 @@ def monitor_file(
         about = {"calibration": digest, "label": label, "groups": group, "order": places.order, "time": places.time}
         monitor, seen, log = _go_on(file, monitor, state, about, is_rotated)
     columns = [name for name in (places.order, places.time) if name is not None]
-    way_out, may_lack = " If it is not known yet, --mature says how long it is waited for.", places.mature is not None
+    way_out, may_lack = (
+        " Pass --mature to wait for labels that are not known yet, or --skip-unlabelled to leave such rows out.",
+        places.mature is not None,
+    )
     skipped, labels = list[int]() if skip_unlabelled else None, Counter[Any]()
     parts = _counted(outcomes_of(file, label, alpha, group, progress, columns, may_lack, way_out, skipped), labels)
     waiting, notes = dict[str, Any](), list[str]()

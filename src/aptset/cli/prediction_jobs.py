@@ -245,12 +245,13 @@ def has_sets(file: TableFile) -> bool:
 
 
 def with_sets(
-    file: TableFile, folder: Path, alpha: float, groups: str | None, trust: Sequence[str], progress: bool
+    file: TableFile, folder: Path, label: str, alpha: float, groups: str | None, trust: Sequence[str], progress: bool
 ) -> TableFile:
     """Return a file as it is if it has sets; raw rows with the sets that the classifier of a folder makes of them."""
     if has_sets(file):
         return file
     classifier, facts = load_run(folder, trust)
+    check_has_labels(file, label)
     path = new_folder() / f"{file.path.stem}.parquet"
     table = NewTable.of(file, facts, None, groups)
     predict_table(table, classifier, [alpha], path, _AT_ONCE, progress, is_part=True)

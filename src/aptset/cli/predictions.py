@@ -483,7 +483,7 @@ def monitor(
     if artefact.is_dir():
         from aptset.cli.prediction_jobs import with_sets
 
-        file = with_sets(file, artefact, alpha, options["groups"], options["trust"], not quiet)
+        file = with_sets(file, artefact, label, alpha, options["groups"], options["trust"], not quiet)
         is_called(file.path, sets)
     places = PredictionOrder.of(options["order"], options["time"], options["mature"], way_of_dates(options))
     made, of_rows = load_artefact(artefact, options["trust"]), {"group": options["groups"], "alarm": alarm}
