@@ -210,6 +210,7 @@ def test_reports_audits_and_comparisons_show_it_on_request(tmp_path):
     classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X[:200], y[:200])
     page = aptset.report(classifier, X[200:], y[200:], extra_metrics="coverage_unevenness")
     assert "<td>unevenness of coverage</td>" in page.html
+    assert "; gradient boosting.</td>" in page.html
     sets = classifier.predict_set(X[200:])
     assert repr(page.evaluation.coverage_unevenness) == repr(aptset.coverage_unevenness(sets, y[200:], X[200:], 0.1))
     assert "unevenness" not in aptset.report(classifier, X[200:], y[200:]).html

@@ -530,7 +530,7 @@ def evaluate(
         name: one.measure(outcome if one.by == "group" else kinds, groups, confidence)
         for name, one in BREAKDOWNS.items()
     }
-    if isinstance(level, dict) and of_labels is None:  # levels of groups: one for each row
+    if extra_metrics and isinstance(level, dict) and of_labels is None:  # levels of groups: one for each row
         levels = [level[hashable(group)] for group in as_group_list(groups) or []]
         common = {**common, "alpha": np.array(levels)}
     overall = measured | measure_extra(extra_metrics, outcome, **common)

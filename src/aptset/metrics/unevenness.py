@@ -1,8 +1,8 @@
 """Is coverage even? The mean distance of conditional coverage from 1 - alpha, as one number with a test.
 
-Braun et al. 2025, "Conditional coverage diagnostics for conformal prediction" (excess risk of the target coverage), in
-its L1 form: E|P(covered | x) - (1 - alpha)| is the largest mean of sign(h(x) - (1 - alpha)) (covered - (1 - alpha))
-over all functions h. A fitted h gives a lower bound.
+Braun, Holzmüller, Jordan and Bach 2025, "Conditional coverage diagnostics for conformal prediction" (excess risk of the
+target coverage), in its L1 form: E|P(covered | x) - (1 - alpha)| is the largest mean of
+sign(h(x) - (1 - alpha)) (covered - (1 - alpha)) over all functions h. A fitted h gives a lower bound.
 """
 
 from __future__ import annotations
@@ -86,12 +86,16 @@ class Unevenness(Estimate):
         """Whether even coverage would give such a value in less than one of twenty cases."""
         return self.chance < 0.05
 
+    def describe(self) -> str:
+        """Return the parts, the test and the model in words."""
+        parts = f"under {float(self.under):.3g}, over {float(self.over):.3g}; z = {self.z:.2f}, {in_p(self.chance)}"
+        aside = f", left out: {', '.join(self.left_out)}" if self.left_out else ""
+        return f"{parts}; {self.model}{aside}"
+
     def __repr__(self) -> str:
         if math.isnan(self):
             return f"none (n={self.n})"
-        parts = f"under {float(self.under):.3g}, over {float(self.over):.3g}; z = {self.z:.2f}, {in_p(self.chance)}"
-        by = self.model + (f", left out: {', '.join(self.left_out)}" if self.left_out else "")
-        return f"{float(self):.4g} [{self.low:.4g}, {self.high:.4g}] (n={self.n}; {parts}; {by})"
+        return f"{float(self):.4g} [{self.low:.4g}, {self.high:.4g}] (n={self.n}; {self.describe()})"
 
     __str__ = __repr__
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset import CoverageMonitor, Estimate, Evaluation, Taxonomy, WorstSlice
+from aptset import CoverageMonitor, Estimate, Evaluation, Taxonomy, Unevenness, WorstSlice
 from aptset.core.tables import is_table, iterate_columns, names_of_columns
 from aptset.core.validate import check_generator
 from aptset.metrics import Metric
@@ -303,4 +303,5 @@ def _line(metric: Metric, value: Estimate) -> MetricLine:
     if math.isnan(value):
         return MetricLine(metric.words, "none", "", metric.sentence)
     written = words.number if metric.unit == "labels" else words.share
-    return MetricLine(metric.words, written(value), f"{written(value.low)} to {written(value.high)}", metric.sentence)
+    sentence = f"{metric.sentence} Here: {value.describe()}." if isinstance(value, Unevenness) else metric.sentence
+    return MetricLine(metric.words, written(value), f"{written(value.low)} to {written(value.high)}", sentence)

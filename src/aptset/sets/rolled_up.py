@@ -142,9 +142,10 @@ def roll_up(sets: PredictionSets, taxonomy: Any, at_most: int | None) -> RolledU
     if most is not None:
         has_many = np.bincount(keys // n_nodes, minlength=len(sets)) > most
         step = max(1, _CELLS_AT_ONCE // (most + 1))  # members that are looked at together, and at least one row
-        block = np.where(has_many, np.cumsum(np.where(has_many, sets.sizes, 0)) // step, -1)
-        of_member = block[members // n_nodes]
-        blocks = (members[of_member == number] for number in np.unique(block[has_many]))
+        block = np.cumsum(np.where(has_many, sets.sizes, 0)) // step
+        wide = members[has_many[members // n_nodes]]
+        starts = np.flatnonzero(np.diff(block[wide // n_nodes], prepend=-1))
+        blocks = np.split(wide, starts[1:]) if len(starts) else []
         widened = [_fewest_leaves(tree, block, most) for block in blocks]
         keys = np.sort(np.concatenate([keys[~has_many[keys // n_nodes]], *widened]))
     indptr = pointers_of(np.bincount(keys // n_nodes, minlength=len(sets)))
