@@ -63,12 +63,6 @@ BOOSTERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    """Return a tracking store on disk; to make its tables takes seconds."""
-    return f"sqlite:///{tmp_path_factory.mktemp('store')}/runs.db"
-
-
 @pytest.fixture(autouse=True)
 def tracking(store, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -125,7 +119,7 @@ def test_what_is_said_of_a_model():
     assert said["owner"] == "me"
     facts = said["aptset"]
     assert facts["guarantee"] == classifier.guarantee()
-    assert (facts["alpha"], facts["n"], facts["scheme"]) == (0.2, 400, "cv+")
+    assert (facts["alpha"], facts["n"], facts["scheme"]) == (0.2, 400, "CV+")
     assert facts["score"] == "Adaptive()"
     assert facts["versions"]["aptset"] == aptset.__version__
     signature = info.signature
