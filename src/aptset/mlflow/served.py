@@ -107,7 +107,7 @@ class Description:
 
 
 @dataclass(frozen=True)
-class Request:
+class RowsAsked:
     """What belongs to rows of a request besides the columns of the model."""
 
     ids: list[Any] | None
@@ -154,7 +154,7 @@ class Served:
     def _answer(self, frame: Any, params: dict[str, Any]) -> Any:
         levels, assurance = levels_of(params), params.get("assurance")
         levels = [self.description.alpha] if levels == [None] else levels
-        request = Request(self._values(frame, self.description.id_column), None, None)
+        request = RowsAsked(self._values(frame, self.description.id_column), None, None)
         if self.description.group_column is not None:
             request = replace(request, groups=self._values(frame, self.description.group_column))
         chance = self.sets.chance if isinstance(self.sets, Calibration) else self.sets.fitted_.rule.chance
@@ -169,7 +169,7 @@ class Served:
             of_levels[f" {level:.10g}"] = self._ask(rows, level, assurance, request)[0]
         return self._frame(of_levels, p_values if params.get("p_values") else None, probabilities, request, frame.index)
 
-    def _ask(self, rows: Any, alpha: Any, assurance: Any, request: Request) -> tuple[PredictionSets, Floats, Any]:
+    def _ask(self, rows: Any, alpha: Any, assurance: Any, request: RowsAsked) -> tuple[PredictionSets, Floats, Any]:
         """Return sets, p-values and probabilities (or logits) at one level."""
         given = {**asdict(request), "assurance": assurance}
         if isinstance(self.sets, Calibration):
@@ -183,7 +183,7 @@ class Served:
         of_levels: dict[str, PredictionSets],
         p_values: Floats | None,
         probabilities: Any,
-        request: Request,
+        request: RowsAsked,
         index: Any,
     ) -> Any:
         columns: dict[str, Any] = {}
