@@ -34,6 +34,7 @@ test-models: $(VENV)/tested
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 '.[models,mlflow]' skorch \
 	  onnx onnxruntime skl2onnx transformers keras flaml duckdb
 	MLFLOW_DISABLE_TELEMETRY=true OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_models
+	MLFLOW_DISABLE_TELEMETRY=true OMP_NUM_THREADS=1 $(BIN)/python -m pytest -W ignore --doctest-modules --pyargs aptset.mlflow
 
 # A real S3 server, moto's, and clusters of dask and Spark (which needs Java): the tests start them on this machine.
 test-engines: $(VENV)/tested java

@@ -158,6 +158,17 @@ def log_model(
     Returns
     -------
     mlflow.models.model.ModelInfo
+
+    Examples
+    --------
+    >>> import aptset.mlflow, mlflow
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X[::2], y[::2])
+    >>> with mlflow.start_run():  # doctest: +SKIP
+    ...     info = aptset.mlflow.log_model(classifier, test=(X[1::2], y[1::2]))
+    >>> mlflow.pyfunc.load_model(info.model_uri).predict(X[:2])  # doctest: +SKIP
     """
     flavour = sys.modules["aptset.mlflow"]
     info = Model.log(
@@ -185,6 +196,12 @@ def log_evaluation(
     Returns
     -------
     Evaluation
+
+    Examples
+    --------
+    >>> import aptset.mlflow, mlflow
+    >>> with mlflow.start_run():  # doctest: +SKIP
+    ...     aptset.mlflow.log_evaluation(classifier, X_test, y_test, alpha=0.05)
     """
     is_calibration = isinstance(sets, Calibration)
     rows = X if model is None else _says(model, X)
@@ -224,6 +241,15 @@ def load_model(model_uri: str, dst_path: str | None = None) -> Any:
     -------
     ConformalClassifier or Calibration
         The model of a calibration is loaded by MLflow's own flavour, from ``{model_uri}/data/aptset/models/0``.
+
+    Examples
+    --------
+    >>> import aptset.mlflow, tempfile
+    >>> calibration = aptset.calibrate([[0.75, 0.25]] * 20, [0] * 20, random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     aptset.mlflow.save_model(calibration, f"{folder}/model")
+    ...     aptset.mlflow.load_model(f"{folder}/model")
+    Calibration(n=20, 2 classes, Adaptive())
     """
     folder = Path(mlflow.artifacts.download_artifacts(artifact_uri=model_uri, dst_path=dst_path)) / _DATA
     return load_sets(folder, Description.read(folder))[0]
