@@ -16,9 +16,9 @@ y = load_iris().target_names[codes]
 
 
 @pytest.fixture(autouse=True)
-def tracking(tmp_path, monkeypatch):
+def tracking(store, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/runs.db")
+    mlflow.set_tracking_uri(store)
 
 
 def logged(classifier, **settings):
