@@ -29,12 +29,12 @@ test-gpu:
 		failed=0; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
 	PYTHONPATH=src $(PYTHON) -m pytest -q -p no:logging -k no_memory_left tests_gpu/test_cuda.py
 
-# Real XGBoost, LightGBM, CatBoost, skorch and MLflow, and what the recipes use: large, and with versions of their own.
+# Real XGBoost, LightGBM, CatBoost, skorch, MLflow and ONNX, and what the recipes use: large, and with versions of their own.
 test-models: $(VENV)/tested
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 '.[models,mlflow]' skorch \
-	  onnx onnxruntime skl2onnx transformers keras flaml duckdb
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 '.[models,mlflow,onnx]' skorch \
+	  onnxruntime skl2onnx onnxmltools onnxscript transformers keras flaml duckdb
 	MLFLOW_DISABLE_TELEMETRY=true OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_models
-	MLFLOW_DISABLE_TELEMETRY=true OMP_NUM_THREADS=1 $(BIN)/python -m pytest -W ignore --doctest-modules --pyargs aptset.mlflow
+	MLFLOW_DISABLE_TELEMETRY=true OMP_NUM_THREADS=1 $(BIN)/python -m pytest -W ignore --doctest-modules --pyargs aptset.mlflow aptset.onnx
 
 # A real S3 server, moto's, and clusters of dask and Spark (which needs Java): the tests start them on this machine.
 test-engines: $(VENV)/tested java
@@ -71,7 +71,7 @@ docs: $(VENV)/documented
 	$(BIN)/python docs/check_site.py docs/_build/html
 
 $(VENV)/documented: $(VENV)/tested
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 --group docs
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 '.[onnx]' --group docs
 	@touch $@
 
 format: $(VENV)/tested

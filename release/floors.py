@@ -15,6 +15,7 @@ LARGE = {
     "catboost",
     "pyspark",
     "mlflow",
+    "onnx",
 }  # tried by targets of their own
 
 
