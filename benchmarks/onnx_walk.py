@@ -16,7 +16,7 @@ import aptset
 import aptset.onnx
 
 SCORES = ("adaptive", "regularized", "homogeneous", "saps", "rank", "margin")
-KINDS = ("smooth", "tied", "zero", "denormal", "negative zero")
+KINDS = ("smooth", "tied", "zero", "denormal", "negative zero", "edges")
 OPTIMISATIONS = {
     "none": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
     "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
@@ -33,6 +33,12 @@ def rows_of(kind, n_rows, n_classes, generator):
     if kind == "tied":
         counts = generator.integers(1, 4, size=(n_rows, n_classes)).astype(np.float64)
         return counts / counts.sum(axis=1, keepdims=True)
+    if kind == "edges":  # powers of two, and their neighbours
+        powers = 2.0 ** -generator.integers(1, 60, size=(n_rows, n_classes)).astype(np.float64)
+        rows = np.nextafter(powers, generator.choice([0.0, 1.0, 2.0], size=powers.shape) * powers)
+        rows[np.arange(n_rows), generator.integers(n_classes, size=n_rows)] = 0.0
+        rows[:, 0] = np.maximum(1.0 - rows[:, 1:].sum(axis=1), 0.0)
+        return np.where(rows.sum(axis=1, keepdims=True) < 1.0 + 1e-9, rows, np.eye(n_classes)[:1])
     rows = generator.dirichlet(np.full(n_classes, 0.5), size=n_rows)
     if kind == "smooth":
         return rows

@@ -80,8 +80,7 @@ def sets_of(settings: Settings, given: Value, u: Value | None, groups: Value | N
     """
     wide = given if given.dtype == np.float64 else given.astype(np.float64)
     values = _probabilities(settings, wide)
-    is_probability = (values >= 0.0) & (values <= 2.0)
-    values = where(is_probability, values, _TOO_MUCH)
+    values = where(values >= 0.0, values, _TOO_MUCH)  # nor does one with more than 1
     steps = nearest(values * _GRID)
     total = steps.sum(axis=1)
     valid = abs(total - _GRID) <= settings.tolerance * _GRID
@@ -251,15 +250,14 @@ def _outputs(settings: Settings, scores: Value, order: Value, valid: Value, grou
         thresholds: Any = of_groups[..., 0, :] if of_groups.ndim == 2 else of_groups[:, :1, :]
     else:
         thresholds = looked_up(of_groups, groups, axis=of_groups.ndim - 2)
-    inside = scores <= thresholds
+    inside = where(valid, scores, -np.inf) <= thresholds
     if settings.at_least:
-        first = order[:, 0:1].equals(np.arange(n)[None, :])
+        is_first = order[:, 0:1].equals(np.arange(n)[None, :])
         is_empty = ~inside.astype(np.int32).reduced("ReduceMax", -1).astype(np.bool_)
-        inside = inside | (first & is_empty)
-    mask = inside | ~valid
-    sizes = mask.astype(np.int64).reduced("ReduceSum", -1, keepdims=False)
+        inside = inside | (is_first & is_empty)
+    sizes = inside.astype(np.int64).reduced("ReduceSum", -1, keepdims=False)
     flat = graph.value("Squeeze", valid, graph.constant([1], np.int64), dtype=np.bool_)
-    return Sets(mask, order, sizes, flat, _p_values(settings, scores, valid, groups))
+    return Sets(inside, order, sizes, flat, _p_values(settings, scores, valid, groups))
 
 
 def _p_values(settings: Settings, scores: Value, valid: Value, groups: Value | None) -> Value | None:

@@ -98,8 +98,11 @@ class Value:
 
     __array_ufunc__ = None  # an array on the left leaves the operation to the value on the right
 
-    def __init__(self, graph: Graph, name: str, dtype: DTypeLike, width: int = 0) -> None:
+    def __init__(
+        self, graph: Graph, name: str, dtype: DTypeLike, width: int = 0, negative_of: Value | None = None
+    ) -> None:
         self.graph, self.name, self.dtype, self.width = graph, name, np.dtype(dtype), width
+        self._negative_of = negative_of  # to add it is to subtract what it is the negative of: one node less
 
     @property
     def shape(self) -> tuple[None, int]:
@@ -119,6 +122,8 @@ class Value:
         return self.graph.value(operator, *pair, dtype=dtype or self.dtype, width=width, **attributes)
 
     def __add__(self, other: Any) -> Any:
+        if isinstance(other, Value) and other._negative_of is not None:
+            return self - other._negative_of
         return self if _is(other, 0.0) else self._with("Add", other)
 
     __radd__ = __add__
@@ -139,7 +144,7 @@ class Value:
     __rmul__ = __mul__
 
     def __neg__(self) -> Value:
-        return self.graph.value("Neg", self, dtype=self.dtype, width=self.width)
+        return Value(self.graph, self.graph.add("Neg", self), self.dtype, self.width, self)
 
     def __truediv__(self, other: Any) -> Any:
         return self._with("Div", other)
@@ -296,7 +301,7 @@ _PER_LOG = 1.4426950408889634
 
 
 def words_of(values: Value) -> Value:
-    """Return the bits of float64 values that are finite and not below 0 (-0.0 gives those of 0).
+    """Return the bits of float64 values that are finite and not below 0 (-0.0 gives those of 0); of infinity, any.
 
     Without BitCast the exponent is guessed by a logarithm, which need not be exact: a guess that is one too low
     gives a whole number n of one bit more, and n or n / 2 + 2^52 are the lower bits, whichever is less.
@@ -305,11 +310,13 @@ def words_of(values: Value) -> Value:
     if graph.opset >= BITCAST:
         return graph.value("BitCast", abs(values), to=type_code(np.uint64), dtype=np.uint64, width=values.width)
     logarithm = graph.value("Log", values, dtype=_DOUBLE, width=values.width) * _PER_LOG + (1022.0 - _SLIGHTLY)
-    guess = logarithm._with("Max", 0.0).astype(np.int64)
     scales = _scales()
-    whole = (values * looked_up(scales.first, guess)) * looked_up(scales.second, guess)
-    lower = whole._with("Min", whole * 0.5 + 2.0**52)
-    words: Value = lower.astype(np.uint64) + looked_up(scales.exponents, guess)
+    bounds = [graph.constant(bound, _DOUBLE) for bound in (0.0, len(scales.first) - 1.0)]  # an infinite row is bad
+    guess = graph.value("Clip", logarithm, *bounds, dtype=_DOUBLE, width=values.width).astype(np.int64)
+    scaled = (values * looked_up(scales.first, guess)) * looked_up(scales.second, guess)
+    whole = scaled.astype(np.uint64)
+    lower = whole._with("Min", (whole >> np.uint64(1)) + np.uint64(2**52))
+    words: Value = lower + looked_up(scales.exponents, guess)
     return words
 
 
