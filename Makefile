@@ -29,9 +29,9 @@ test-gpu:
 		failed=0; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
 	PYTHONPATH=src $(PYTHON) -m pytest -q -p no:logging -k no_memory_left tests_gpu/test_cuda.py
 
-# Real XGBoost, LightGBM, CatBoost, skorch and MLflow: large, and with versions of their own.
+# Real XGBoost, LightGBM, CatBoost, skorch, MLflow and ONNX: large, and with versions of their own.
 test-models: $(VENV)/tested
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 '.[models]' skorch mlflow
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 '.[models,onnx]' skorch mlflow onnxruntime skl2onnx onnxmltools onnxscript
 	MLFLOW_DISABLE_TELEMETRY=true OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_models
 
 # A real S3 server, moto's, and clusters of dask and Spark (which needs Java): the tests start them on this machine.

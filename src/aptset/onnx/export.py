@@ -18,7 +18,7 @@ from aptset.conformal.measure import Measure, Thresholds
 from aptset.core import validate
 from aptset.core.files import atomic_write
 from aptset.core.labels import columns_of, plain_value
-from aptset.core.levels import Assurance, Level, alpha_of, check_alphas, warn_if_too_few
+from aptset.core.levels import Assurance, CellLevel, Level, alpha_of, check_alphas, warn_if_too_few
 from aptset.core.matrix import tolerance_of
 from aptset.core.randomization import MANY_COPIES, warn_of_shared_chance
 from aptset.kernels.formula import Formula, OwnMass
@@ -182,7 +182,7 @@ def _formula_of(calibration: Calibration) -> Formula:
     if held_out.has_weights and held_out.ratios is None:
         raise ValueError(
             "source must have thresholds that are the same for all rows of a group; with weights each row has its own. "
-            f"Calibrate without weights, or {way_out}(..., weights=...)."
+            f"Calibrate without weights, or {way_out}, with weights=..."
         )
     if held_out.factors is not None:
         raise ValueError(
@@ -336,7 +336,7 @@ def _properties(asked: _Asked, u: str, names: list[Any]) -> dict[str, str]:
     """Return what the file says about itself: who made it, of what, and what is promised."""
     calibration, classifier = asked.calibration, asked.classifier
     if classifier is None:
-        scheme, promised = "split", [calibration.guarantee(level) for level in asked.levels]
+        scheme, promised = "split", [_promise(calibration, level) for level in asked.levels]
     else:
         promises = classifier.fitted_.promises
         scheme, promised = promises.scheme.name, [promises.by_name(level) for level in asked.levels]
@@ -356,9 +356,13 @@ def _properties(asked: _Asked, u: str, names: list[Any]) -> dict[str, str]:
         "u": source if calibration.randomized else "1 everywhere",
         "versions": {"aptset": version("aptset"), "onnx": onnx.__version__, "numpy": np.__version__},
     }
-    assured = [level.assurance for level in asked.levels if getattr(level, "assurance", None) is not None]
+    assured = [level.assurance for level in asked.levels if isinstance(level, CellLevel) and level.assurance]
     described |= {"assurance": str(assured[0])} if assured else {}
     return {key: _text(value) for key, value in described.items()}
+
+
+def _promise(calibration: Any, level: Level) -> Any:
+    return calibration.guarantee(level)
 
 
 def _plain(value: Any) -> Any:

@@ -26,7 +26,6 @@ class Host:
     given: str
     dtype: np.dtype[Any]
     features: tuple[str, np.dtype[Any], int] | None = None
-    added_input: bool = False
 
 
 def alone(name: str, dtype: np.dtype[Any], n_classes: int, opset: int) -> Host:
@@ -93,7 +92,7 @@ def _lift(model: ModelProto) -> None:
 
 def opset_of(model: ModelProto) -> int:
     """Return the version of the operators."""
-    return max(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    return max(int(entry.version) for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
 
 
 def _chosen_output(model: ModelProto, output: str | None) -> str:
@@ -155,7 +154,7 @@ def add_numbers_of_groups(host: Host, graph: Graph, names: list[Any]) -> Value:
     are_texts = isinstance(names[0], str)
     kind = onnx.TensorProto.STRING if are_texts else onnx.TensorProto.INT64
     given = add_input(host, graph, "groups", kind)
-    keys = {"keys_strings" if are_texts else "keys_int64s": names}
+    keys: dict[str, Any] = {"keys_strings" if are_texts else "keys_int64s": names}
     if not any(entry.domain == "ai.onnx.ml" and entry.version >= 2 for entry in host.model.opset_import):
         _require_machine_learning(host.model)
     numbers = graph.add(

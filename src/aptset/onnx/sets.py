@@ -28,6 +28,8 @@ from aptset.kernels.rows import PREDICTION
 from aptset.kernels.softmax import softmax
 from aptset.onnx.tracing import ONNX, Graph, Value, canonical_words, floats_of, looked_up, nearest, where, words_of
 
+Traced = Any  # a Value, or an array where numbers alone decide: the formulas speak of arrays
+
 _GRID = 2.0**51
 _TOO_MUCH = 3.0  # stands for what is no probability: no row with it sums to 1
 _DROPPED_BITS = 20  # of probabilities that a classifier asks its model for
@@ -72,7 +74,7 @@ class Sets(NamedTuple):
     p_values: Value | None
 
 
-def sets_of(settings: Settings, given: Value, u: Value | None, groups: Value | None, features: Value | None) -> Sets:
+def sets_of(settings: Settings, given: Traced, u: Traced, groups: Traced, features: Traced) -> Sets:
     """Write the graph.
 
     ``given`` are probabilities or logits, (rows, classes); ``u`` one number per row, if it is an input; ``groups`` the
@@ -96,7 +98,7 @@ def sets_of(settings: Settings, given: Value, u: Value | None, groups: Value | N
     return _outputs(settings, scores, order, valid, groups)
 
 
-def _probabilities(settings: Settings, wide: Value) -> Value:
+def _probabilities(settings: Settings, wide: Traced) -> Traced:
     """Return the probabilities that are scored; rows that have none hold NaN."""
     values = wide
     if settings.logits:
@@ -113,24 +115,24 @@ def _probabilities(settings: Settings, wide: Value) -> Value:
     return values
 
 
-def _steady(values: Value) -> Value:
+def _steady(values: Traced) -> Traced:
     """Round to 33 significant bits, as a classifier does with what its model says; what is no probability stays."""
     is_probability = (values >= 0.0) & (values <= 2.0)
     words = words_of(where(is_probability, values, 0.0)) + np.uint64(1 << (_DROPPED_BITS - 1))
     kept = words & np.uint64(2**64 - (1 << _DROPPED_BITS))
-    rounded: Value = where(is_probability, floats_of(kept), values)
-    return rounded
+    return where(is_probability, floats_of(kept), values)
 
 
-def _seeds(settings: Settings, wide: Value, values: Value, features: Value | None) -> Value:
+def _seeds(settings: Settings, wide: Traced, values: Traced, features: Traced) -> Traced:
     """Return the seed of each row: of its content, and of which copy it is in its block of rows."""
     graph = wide.graph
+    words: Traced
     if features is not None:
         words = canonical_words(features if features.dtype == np.float64 else features.astype(np.float64))
     else:
         words = canonical_words(wide) if settings.logits else words_of(values)
     hashes = hash_words(words, column_keys(settings.key, words.width)).sum(axis=1, keepdims=False)
-    seeds = seeds_of(hashes, settings.key)
+    seeds: Traced = seeds_of(hashes, settings.key)
     n_rows = graph.value("Size", seeds, dtype=np.int64)
     return graph.choose(n_rows > 1, lambda branch: _own_seeds(seeds.within(branch)), seeds)
 
@@ -138,7 +140,7 @@ def _seeds(settings: Settings, wide: Value, values: Value, features: Value | Non
 _FLIP = np.uint64(2**63)  # between the order of unsigned words and that of signed ones
 
 
-def _own_seeds(seeds: Value) -> Value:
+def _own_seeds(seeds: Traced) -> Traced:
     """Return the seeds with every copy's own in its place (``copies`` of the numpy engine).
 
     Equal seeds stand together once they are sorted, in the order of their rows; their number in such a run, in their
@@ -162,14 +164,14 @@ def _own_seeds(seeds: Value) -> Value:
     return where(number > 0, own.astype(np.int64), seeds.astype(np.int64)).astype(np.uint64)
 
 
-def _numbers(graph: Graph, n_rows: Value) -> Value:
+def _numbers(graph: Graph, n_rows: Traced) -> Traced:
     """Return 0, 1, ... for the rows."""
     scalar = graph.value("Squeeze", n_rows, dtype=np.int64)
     zero, one = graph.constant(0, np.int64), graph.constant(1, np.int64)
     return graph.value("Range", zero, scalar, one, dtype=np.int64)
 
 
-def _previous(values: Value) -> Value:
+def _previous(values: Traced) -> Traced:
     """Return the value of the row before each; the first row has its own."""
     graph = values.graph
     zero, one, last = (graph.constant([number], np.int64) for number in (0, 1, -1))
@@ -177,15 +179,15 @@ def _previous(values: Value) -> Value:
     return graph.value("Concat", first, graph.add("Slice", values, zero, last), axis=0, dtype=values.dtype)
 
 
-def _in_order(values: Value, seeds: Value, u: Any, steps: Value) -> tuple[Value, Value]:
+def _in_order(values: Traced, seeds: Traced, u: Any, steps: Traced) -> tuple[Traced, Traced]:
     """Return the labels of each row, probability downward and equal ones by their keyed tie, and their masses."""
     graph, width = values.graph, values.width
     ordered, order = _sorted(values, largest=1)
     has_ties = ordered[:, 1:].equals(ordered[:, : width - 1]).astype(np.int32)
     any_tie = graph.value("ReduceMax", has_ties, dtype=np.int32, keepdims=0).astype(np.bool_)
 
-    def by_ties(branch: Graph) -> Value:
-        uniform = u.within(branch) if isinstance(u, Value) else u
+    def by_ties(branch: Graph) -> Traced:
+        uniform: Traced = u.within(branch) if isinstance(u, Value) else u
         breakers = ties(seeds.within(branch), uniform, width) ^ _FLIP
         _, by_tie = _sorted(breakers.astype(np.int64), largest=0)
         _, by_value = _sorted(_taken(values.within(branch), by_tie), largest=1)
@@ -195,7 +197,7 @@ def _in_order(values: Value, seeds: Value, u: Any, steps: Value) -> tuple[Value,
     return order, _taken(steps, order)
 
 
-def _sorted(values: Value, largest: int) -> tuple[Value, Value]:
+def _sorted(values: Traced, largest: int) -> tuple[Traced, Traced]:
     """Sort each row; of equal values the first stays first, which is a rule of TopK."""
     graph = values.graph
     every = graph.constant([values.width], np.int64)
@@ -203,16 +205,16 @@ def _sorted(values: Value, largest: int) -> tuple[Value, Value]:
     return Value(graph, ordered, values.dtype, values.width), Value(graph, order, np.int64, values.width)
 
 
-def _taken(values: Value, order: Value) -> Value:
+def _taken(values: Traced, order: Traced) -> Traced:
     return order.graph.value("GatherElements", values, order, axis=1, dtype=values.dtype, width=order.width)
 
 
-def _in_columns(order: Value, scores: Value) -> Value:
+def _in_columns(order: Traced, scores: Traced) -> Traced:
     """Return scores that stand in order of the labels as columns."""
     return order.graph.value("ScatterElements", scores, order, scores, axis=1, dtype=np.float64, width=order.width)
 
 
-def _scores(settings: Settings, order: Value, steps: Value, total: Value, u: Any) -> Value:
+def _scores(settings: Settings, order: Traced, steps: Traced, total: Traced, u: Any) -> Traced:
     """Return the score of every label, in order (``ordered_scores`` of the numpy engine)."""
     graph, formula, n = steps.graph, settings.formula, settings.n_classes
     above = graph.value("CumSum", steps, graph.constant(1, np.int64), exclusive=1, dtype=np.float64, width=n)
@@ -235,14 +237,13 @@ def _scores(settings: Settings, order: Value, steps: Value, total: Value, u: Any
     return _spread(where(has_mass, scores, behind), steps)
 
 
-def _spread(scores: Any, steps: Value) -> Value:
+def _spread(scores: Any, steps: Traced) -> Traced:
     """Return one score for every label of every row, where the formula gave fewer since they are equal."""
     is_whole = isinstance(scores, Value) and scores.width == steps.width
-    spread: Value = scores if is_whole else where(steps >= 0.0, scores, 0.0)
-    return spread
+    return scores if is_whole else where(steps >= 0.0, scores, 0.0)
 
 
-def _outputs(settings: Settings, scores: Value, order: Value, valid: Value, groups: Value | None) -> Sets:
+def _outputs(settings: Settings, scores: Traced, order: Traced, valid: Traced, groups: Traced) -> Sets:
     """Compare the scores with thresholds; rows that are not valid hold every label."""
     graph, n = scores.graph, settings.n_classes
     of_groups = settings.thresholds
@@ -260,19 +261,18 @@ def _outputs(settings: Settings, scores: Value, order: Value, valid: Value, grou
     return Sets(inside, order, sizes, flat, _p_values(settings, scores, valid, groups))
 
 
-def _p_values(settings: Settings, scores: Value, valid: Value, groups: Value | None) -> Value | None:
+def _p_values(settings: Settings, scores: Traced, valid: Traced, groups: Traced) -> Traced:
     """Count the scores of the label's cell below its own by bisection, and look the p-value of the count up."""
     search = settings.search
     if search is None:
         return None
     assert settings.cells is not None
     starts = settings.cells * search.width
-    place: Any = starts[:1] if groups is None else looked_up(starts, groups)
+    place: Traced = starts[:1] if groups is None else looked_up(starts, groups)
     step = search.width // 2
     while step:
         at = place + (step - 1)
         probed = looked_up(search.scores, at) if isinstance(at, Value) else search.scores[at]
         place = (scores > probed).astype(np.int64) * np.int64(step) + place
         step //= 2
-    values: Value = where(valid, looked_up(search.p_values, place), 1.0)
-    return values
+    return where(valid, looked_up(search.p_values, place), 1.0)

@@ -16,7 +16,7 @@ from aptset.kernels.formula import Operations
 
 BITCAST = 26  # the first set of operators that has BitCast
 _DOUBLE, _WORD = np.dtype(np.float64), np.dtype(np.uint64)
-_CODES = {
+_CODES: dict[Any, int] = {
     np.dtype(kind): helper.np_dtype_to_tensor_dtype(np.dtype(kind))
     for kind in (np.float16, np.float32, np.float64, np.uint64, np.int64, np.int32, np.bool_)
 }
@@ -114,7 +114,7 @@ class Value:
         return Value(graph, self.name, self.dtype, self.width)
 
     def _with(
-        self, operator: str, other: Any, dtype: DTypeLike = None, swapped: bool = False, **attributes: Any
+        self, operator: str, other: Any, dtype: DTypeLike | None = None, swapped: bool = False, **attributes: Any
     ) -> Value:
         right = other if isinstance(other, Value) else self.graph.constant(other, self.dtype)
         width = max(self.width, other.width if isinstance(other, Value) else _width_of(other))
@@ -291,7 +291,7 @@ class _Scales(NamedTuple):
 
 
 def _scales() -> _Scales:
-    power = 1074 - np.arange(2046)
+    power = 1074.0 - np.arange(2046.0)
     words = np.arange(2046, dtype=np.uint64) << np.uint64(52)
     return _Scales(2.0 ** (power // 2), 2.0 ** (power - power // 2), words)
 
