@@ -512,7 +512,9 @@ def monitor(
 @click.option("-c", "--calibration", required=True, help="The artefact of `calibrate`, or the folder of `aptset run`.")
 @LEVELS
 @with_options(ASSURANCE)
-@click.option("--u", type=click.Choice(["content", "input"]), default="content", help="Where u comes from: the row.")
+@click.option(
+    "--u", type=click.Choice(["content", "input"]), default="content", help="u of the row, or an input of the graph."
+)
 @click.option("--model", help="A converted model, .onnx, that the sets are joined to.")
 @click.option("--output", help="Which output of the model holds the probabilities.")
 @click.option("--logits", is_flag=True, help="The numbers are logits.")
@@ -524,7 +526,8 @@ def monitor(
 def export(out: str, calibration: str, alphas: tuple[Any, ...], quiet: bool, as_json: bool, **options: Any) -> None:
     """Write the sets as an ONNX graph, for runtimes without Python: OUT is an .onnx file.
 
-    It takes probabilities, or with --model what the model takes, and returns mask, order, sizes and valid.
+    It takes probabilities, or with --model what the model takes, and returns mask, order, sizes and valid. Of a folder
+    of `aptset run` it takes the probabilities of its model, from which u is drawn, too.
 
     \b
     Examples:
@@ -534,15 +537,8 @@ def export(out: str, calibration: str, alphas: tuple[Any, ...], quiet: bool, as_
     from aptset.cli.probability_jobs import load_artefact
     from aptset.onnx import export as write
 
-    artefact, trust = check_artefact(artefact_of(calibration), calibration), options.pop("trust")
-    if artefact.is_dir():
-        from aptset.cli.prediction_jobs import load_run  # loads scikit-learn, as models do
-
-        loaded: Any = load_run(artefact, trust)[0]
-    else:
-        loaded = load_artefact(artefact, trust)
-    asked = list(alphas) if not artefact.is_dir() or is_given("alphas") else None
-    written = write(loaded, out, asked, assurance=assurance_of(options), **options)
+    loaded = load_artefact(check_artefact(artefact_of(calibration), calibration), options.pop("trust"))
+    written = write(loaded, out, list(alphas), assurance=assurance_of(options), **options)
     facts = {entry.key: entry.value for entry in written.metadata_props} | {"out": out}
     words = f"{out}: alpha={facts['alpha']}, promised coverage {facts['guarantee']}, {facts['n']} calibration samples"
     show(facts, words, quiet, as_json)

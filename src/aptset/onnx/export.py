@@ -79,8 +79,9 @@ def export(
     u : {"content", "input"}, default="content"
         Where the uniform of each row comes from: a keyed hash of its content, as in ``predict_set``, or an input ``u``
         of the graph with one float64 per row, drawn anew for each row by whoever calls.
-    model : onnx.ModelProto, torch.onnx program or path, optional
-        A converted model to join the sets to. A classifier of scikit-learn is converted by skl2onnx if it is left out.
+    model : onnx.ModelProto, torch.onnx program, path or function, optional
+        A converted model to join the sets to. For a classifier also a function that converts its fitted model; if it
+        is left out, skl2onnx converts models of scikit-learn.
     output : str, optional
         Which output of the model holds the probabilities, or the logits; by default the one that is called so.
     logits : bool, default=False
@@ -212,8 +213,8 @@ def _check_randomness(calibration: Calibration, u: str) -> None:
 
 def _host(asked: _Asked, model: Any, output: str | None, logits: bool, dtype: str, opset: int) -> Host:
     n_columns = len(asked.calibration.classes) if asked.columns is None else len(asked.columns)
-    if model is None and asked.classifier is not None:
-        model = _converted(asked.classifier.models_[0])
+    if asked.classifier is not None:
+        model = _conversion(asked.classifier, model)
     if model is not None:
         return behind(model, output, n_columns)
     kind = np.dtype(validate.one_of(dtype, _DTYPES, "dtype"))
@@ -223,21 +224,32 @@ def _host(asked: _Asked, model: Any, output: str | None, logits: bool, dtype: st
     return alone("logits" if logits else "probabilities", kind, n_columns, number)
 
 
-def _converted(estimator: Any) -> onnx.ModelProto:
-    """Convert a model of scikit-learn."""
-    estimator = (
-        getattr(estimator, "estimator", estimator) if type(estimator).__name__ == "FrozenEstimator" else estimator
-    )
+def _conversion(classifier: Any, model: Any) -> Any:
+    """Return the converted model of a classifier: what was passed, what a function makes of it, or by skl2onnx."""
+    is_function = callable(model) and not hasattr(model, "model_proto")
+    if model is not None and not is_function:
+        return model
+    from sklearn.frozen import FrozenEstimator
+
+    from aptset.estimator.encoding import LabelledModel
+
+    estimator = classifier.models_[0]
+    while isinstance(estimator, LabelledModel | FrozenEstimator):  # which no converter knows
+        estimator = estimator.model if isinstance(estimator, LabelledModel) else estimator.estimator
+    return model(estimator) if is_function else _by_skl2onnx(estimator)
+
+
+def _by_skl2onnx(estimator: Any) -> onnx.ModelProto:
     try:
         from skl2onnx import to_onnx
 
         first_row = np.zeros((1, estimator.n_features_in_), dtype=np.float32)
         return to_onnx(estimator, first_row, target_opset={"": LOWEST_OPSET, "ai.onnx.ml": 3})
-    except Exception as error:  # not installed, or a model that it does not know
+    except Exception as error:  # it is not installed, or does not know the model
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:120]
         raise ValueError(
-            f"model must be passed for a {type(estimator).__name__}: it could not be converted by skl2onnx "
-            f"({type(error).__name__}: {str(error)[:200]}). Convert it, with onnxmltools for instance, and pass it as "
-            "model=..."
+            f"model must be passed here: skl2onnx could not convert the {type(estimator).__name__} ({why}). Pass "
+            "model=..., a converted one, or a function that converts the fitted model, by onnxmltools for instance."
         ) from error
 
 
