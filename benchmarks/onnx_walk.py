@@ -1,6 +1,7 @@
 """Every score, u, grouping and type against every kind of row: cells of the ONNX graph that differ from predict_mask.
 
-``python -m benchmarks.onnx_walk`` runs all of it, 100,000 rows each, and prints how long one row takes in onnxruntime.
+``python -m benchmarks.onnx_walk [ROWS [CLASSES [OPTIMISATIONS [SCORES]]]]`` runs all of it, or some: 100,000 rows each,
+and prints how long one row takes in onnxruntime.
 """
 
 import sys
@@ -65,16 +66,14 @@ def mixed_rows(n_rows, n_classes, dtype, generator, kinds=KINDS):
     return np.ascontiguousarray(rows.astype(dtype))
 
 
-def calibrated(score, randomized, groups, dtype, n_classes, generator, **settings):
-    """Return a calibration, and the rows that it was made of: their scores stand exactly at thresholds."""
-    rows = mixed_rows(CALIBRATION_ROWS, n_classes, dtype, generator)
+def calibrated(rows, score, randomized, groups, generator):
+    """Return a calibration on rows with labels that follow their probabilities."""
     mass = np.cumsum(rows.astype(np.float64), axis=1)
     labels = (mass < generator.random((len(rows), 1)) * mass[:, -1:]).sum(axis=1)
-    names = np.arange(n_classes)
-    made = aptset.calibrate(
-        rows, labels, conformity=score, randomized=randomized, groups=groups, classes=names, random_state=0, **settings
+    names = np.arange(rows.shape[1])
+    return aptset.calibrate(
+        rows, labels, conformity=score, randomized=randomized, groups=groups, classes=names, random_state=0
     )
-    return made, rows
 
 
 def session_of(model, optimisation="all"):
@@ -113,30 +112,36 @@ def microseconds(session, row):
 
 
 def walk(n_rows, classes, optimisations, folder, scores=SCORES, timed=True):
-    """Yield each configuration and the number of its differing cells."""
-    for n_classes, score, randomized, groups, kind in product(
-        classes, scores, (True, False), (None, "label"), ("float32", "float64")
-    ):
+    """Yield each configuration and the number of its differing cells.
+
+    The calibration rows are among the new ones: their scores stand exactly at thresholds.
+    """
+    for n_classes, kind in product(classes, ("float32", "float64")):
         generator = np.random.default_rng(n_classes)
-        calibration, own = calibrated(score, randomized, groups, kind, n_classes, generator)
-        model = aptset.onnx.export(calibration, Path(folder) / "sets.onnx", ALPHAS, dtype=kind)
-        sessions = [session_of(model, optimisation) for optimisation in optimisations]
-        rows = np.concatenate([own, mixed_rows(max(n_rows - len(own), 0), n_classes, kind, generator)])
-        step = 4 * _BLOCK if n_classes < 100 else _BLOCK
-        yield (n_classes, score, randomized, groups, kind), differing_cells(calibration, sessions, rows, step=step)
-        if timed and score == "adaptive" and groups is None:
-            for row in ("smooth", "tied"):
-                median, best = microseconds(sessions[-1], rows_of(row, 1, n_classes, generator).astype(kind))
-                print(f"one {row} row of {n_classes} classes in {kind}: {median:.0f} microseconds, {best:.0f} at best")
+        rows = mixed_rows(n_rows, n_classes, kind, generator)
+        for score, randomized, groups in product(scores, (True, False), (None, "label")):
+            calibration = calibrated(rows[:CALIBRATION_ROWS], score, randomized, groups, generator)
+            model = aptset.onnx.export(calibration, Path(folder) / "sets.onnx", ALPHAS, dtype=kind)
+            sessions = [session_of(model, optimisation) for optimisation in optimisations]
+            step = 4 * _BLOCK if n_classes < 100 else _BLOCK
+            yield (n_classes, kind, score, randomized, groups), differing_cells(calibration, sessions, rows, step=step)
+            if timed and score == "adaptive" and groups is None:
+                print_times(sessions[-1], n_classes, kind, generator)
+
+
+def print_times(session, n_classes, kind, generator):
+    for row in ("smooth", "tied"):
+        median, best = microseconds(session, rows_of(row, 1, n_classes, generator).astype(kind))
+        print(f"one {row} row of {n_classes} classes in {kind}: {median:.0f} microseconds, {best:.0f} at best")
 
 
 def main():
-    n_rows = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
-    classes = [int(number) for number in sys.argv[2].split(",")] if len(sys.argv) > 2 else [10, 1000]
-    optimisations = sys.argv[3].split(",") if len(sys.argv) > 3 else list(OPTIMISATIONS)
+    defaults = ["100000", "10,1000", ",".join(OPTIMISATIONS), ",".join(SCORES)]
+    n_rows, classes, optimisations, scores = [*sys.argv[1:], *defaults[len(sys.argv) - 1 :]]
     total = 0
+    asked = ([int(number) for number in classes.split(",")], optimisations.split(","))
     with TemporaryDirectory() as folder:
-        for configuration, differing in walk(n_rows, classes, optimisations, folder):
+        for configuration, differing in walk(int(n_rows), *asked, folder, scores.split(",")):
             print(*configuration, f"{n_rows} rows, {differing} cells differ", flush=True)
             total += differing
     print(f"{total} cells differ in all")

@@ -81,7 +81,8 @@ def test_no_cell_differs_at_any_level_of_the_optimiser(score, path):
 @pytest.mark.parametrize(("score", "groups"), [("adaptive", None), ("saps", "label"), ("margin", None)])
 def test_no_cell_differs_of_a_thousand_classes(score, groups, path):
     generator = np.random.default_rng(0)
-    calibration, rows = calibrated(score, True, groups, "float32", 1000, generator)
+    rows = mixed_rows(1000, 1000, "float32", generator)
+    calibration = calibrated(rows, score, True, groups, generator)
     model = aptset.onnx.export(calibration, path, ALPHAS, dtype="float32")
     assert differing_cells(calibration, [session_of(model)], rows[:300]) == 0
 
