@@ -289,8 +289,8 @@ def _cells(held_out: Thresholds, names: list[Any]) -> NDArray[np.int64]:
 
 
 def _thresholds(held_out: Thresholds, asked: _Asked, cells: NDArray[np.int64]) -> NDArray[np.float64]:
-    found = held_out.thresholds(asked.levels, cells, held_out.test_mass(None, 1))
-    return found if asked.is_sequence else found[0]
+    of_levels = held_out.thresholds(asked.levels, cells, held_out.test_mass(None, 1))
+    return of_levels if asked.is_sequence else of_levels[0]
 
 
 def _search(held_out: Thresholds) -> Search:

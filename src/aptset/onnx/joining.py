@@ -39,15 +39,15 @@ def alone(name: str, dtype: np.dtype[Any], n_classes: int, opset: int) -> Host:
 
 def behind(model: Any, output: str | None, n_classes: int) -> Host:
     """Return a converted model, ready to be written into: one tensor of probabilities or logits is in it."""
-    found = _loaded(model)
-    _lift(found)
-    name = _chosen_output(found, output)
-    info = _types(found).get(name)
+    loaded = _loaded(model)
+    _lift(loaded)
+    name = _chosen_output(loaded, output)
+    info = _types(loaded).get(name)
     dtype = _FLOATS.get(info.elem_type if info is not None else type_code(np.float32))
     if dtype is None:
         raise ValueError(
             f"output must name probabilities or logits in float16, float32 or float64; {name!r} of the model is of "
-            f"another type. Its outputs are {_names(found.graph.output)}."
+            f"another type. Its outputs are {_names(loaded.graph.output)}."
         )
     columns = info.shape.dim[1].dim_value if info is not None and len(info.shape.dim) == 2 else 0
     if columns not in (0, n_classes):
@@ -55,7 +55,7 @@ def behind(model: Any, output: str | None, n_classes: int) -> Host:
             f"model must have one column per class in {name!r}: {n_classes} classes, but it has {columns} columns. "
             "Convert the model that was calibrated, and name its output by output=..."
         )
-    return Host(found, name, dtype, _features_of(found))
+    return Host(loaded, name, dtype, _features_of(loaded))
 
 
 def _loaded(model: Any) -> ModelProto:
