@@ -69,7 +69,7 @@ docs: $(VENV)/documented
 	$(BIN)/python docs/check_site.py docs/_build/html
 
 $(VENV)/documented: $(VENV)/tested
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 --group docs
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 '.[onnx]' --group docs
 	@touch $@
 
 format: $(VENV)/tested

@@ -128,7 +128,7 @@ def test_every_promise_names_tests_that_exist_and_a_page_that_does():
     assert len(lines) > 40
     defined = {}
     for line in lines:
-        named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", line)
+        named = re.findall(r"`([\w/.]+\.py)::(test_\w+)`", line)
         assert named, line
         for path, name in named:
             if path not in defined:

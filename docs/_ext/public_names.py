@@ -5,14 +5,17 @@ import re
 from pathlib import Path
 
 import aptset
+import aptset.onnx
 import aptset.torch
+
+ROOMS = (aptset.onnx, aptset.torch)  # whose names are public, and need an extra
 
 
 def check_public_names(page: Path) -> None:
     """Refuse a page that lists too few names, too many, or one without an example."""
     listed = re.findall(r"^   (aptset\.[\w.]+)$", page.read_text(), flags=re.MULTILINE)
-    public = [f"aptset.{name}" for name in aptset.__all__] + [f"aptset.torch.{name}" for name in aptset.torch.__all__]
-    known = [name for name in listed if name.count(".") == 1 or name.startswith("aptset.torch.")]
+    public = [f"{room.__name__}.{name}" for room in (aptset, *ROOMS) for name in room.__all__]
+    known = [name for name in listed if name.count(".") == 1 or name.startswith(("aptset.onnx.", "aptset.torch."))]
     if sorted(known) != sorted(public):
         difference = sorted(set(known).symmetric_difference(public)) or "a name that stands there twice"
         raise ValueError(f"{page} must list every public name once; look at {difference}")
