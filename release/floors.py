@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
-LARGE = {"torch", "cuda-bindings", "xgboost", "lightgbm", "catboost", "pyspark"}  # tried by targets of their own
+LARGE = {"torch", "cuda-bindings", "xgboost", "lightgbm", "catboost", "pyspark", "onnx"}  # with targets of their own
 
 
 def floors(text: str) -> dict[str, str]:

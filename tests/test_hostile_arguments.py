@@ -240,6 +240,7 @@ def test_rough_tensors_are_taken_on_every_road():
         ("pyarrow", "aptset.PredictionSets.of([['a']]).to_frame('pyarrow')", "pip install 'aptset[cli]'"),
         ("polars", "aptset.PredictionSets.of([['a']]).to_frame('polars')", "pip install polars"),
         ("matplotlib", "aptset.evaluate([['a'], ['b']], ['a', 'b']).plot().draw()", "pip install 'aptset[plots]'"),
+        ("onnx", "import aptset.onnx", "pip install 'aptset[onnx]'"),
     ],
 )
 def test_a_missing_package_is_named_with_its_extra(package, code, words):

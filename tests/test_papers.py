@@ -78,7 +78,7 @@ def test_the_table_of_extras_is_complete():
     for extra, brings in rows.items():
         if "`" not in brings and extra != "all":
             assert set(brings.split(", ")) == packages(extra), extra
-    small = set(EXTRAS) - {"models", "torch", "network", "gpu", "dask", "spark"}
+    small = set(EXTRAS) - {"models", "torch", "network", "gpu", "onnx", "dask", "spark"}
     assert packages("all") == set().union(*(packages(extra) for extra in small))
 
 

@@ -34,7 +34,7 @@ from aptset.onnx.joining import (
     opset_of,
     placed,
 )
-from aptset.onnx.sets import Search, Sets, Settings, sets_of
+from aptset.onnx.sets import GraphSettings, Search, Sets, sets_of
 from aptset.onnx.tracing import Graph, Value, type_code
 from aptset.scores.conformity import formula_of
 
@@ -116,7 +116,7 @@ def export(
     may_be_empty = calibration.allow_empty if allow_empty is None else validate.flag(allow_empty, "allow_empty")
     names = _group_names(calibration.held_out)
     cells = _cells(calibration.held_out, names)
-    settings = Settings(
+    settings = GraphSettings(
         formula,
         calibration.key,
         len(calibration.classes),
@@ -311,7 +311,7 @@ def _search(held_out: Thresholds) -> Search:
 
 
 def _written(
-    settings: Settings,
+    settings: GraphSettings,
     host: Host,
     features: tuple[str, np.dtype[Any], int] | None,
     u: str,

@@ -47,7 +47,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Settings:
+class GraphSettings:
     """All that the sets of a row depend on, besides the row."""
 
     formula: Formula
@@ -74,7 +74,7 @@ class Sets(NamedTuple):
     p_values: Value | None
 
 
-def sets_of(settings: Settings, given: Traced, u: Traced, groups: Traced, features: Traced) -> Sets:
+def sets_of(settings: GraphSettings, given: Traced, u: Traced, groups: Traced, features: Traced) -> Sets:
     """Write the graph.
 
     ``given`` are probabilities or logits, (rows, classes); ``u`` one number per row, if it is an input; ``groups`` the
@@ -98,7 +98,7 @@ def sets_of(settings: Settings, given: Traced, u: Traced, groups: Traced, featur
     return _outputs(settings, scores, order, valid, groups)
 
 
-def _probabilities(settings: Settings, wide: Traced) -> Traced:
+def _probabilities(settings: GraphSettings, wide: Traced) -> Traced:
     """Return the probabilities that are scored; rows that have none hold NaN."""
     values = wide
     if settings.logits:
@@ -123,7 +123,7 @@ def _steady(values: Traced) -> Traced:
     return where(is_probability, floats_of(kept), values)
 
 
-def _seeds(settings: Settings, wide: Traced, values: Traced, features: Traced) -> Traced:
+def _seeds(settings: GraphSettings, wide: Traced, values: Traced, features: Traced) -> Traced:
     """Return the seed of each row: of its content, and of which copy it is in its block of rows."""
     graph = wide.graph
     words: Traced
@@ -214,7 +214,7 @@ def _in_columns(order: Traced, scores: Traced) -> Traced:
     return order.graph.value("ScatterElements", scores, order, scores, axis=1, dtype=np.float64, width=order.width)
 
 
-def _scores(settings: Settings, order: Traced, steps: Traced, total: Traced, u: Any) -> Traced:
+def _scores(settings: GraphSettings, order: Traced, steps: Traced, total: Traced, u: Any) -> Traced:
     """Return the score of every label, in order (``ordered_scores`` of the numpy engine)."""
     graph, formula, n = steps.graph, settings.formula, settings.n_classes
     above = graph.value("CumSum", steps, graph.constant(1, np.int64), exclusive=1, dtype=np.float64, width=n)
@@ -243,7 +243,7 @@ def _spread(scores: Any, steps: Traced) -> Traced:
     return scores if is_whole else where(steps >= 0.0, scores, 0.0)
 
 
-def _outputs(settings: Settings, scores: Traced, order: Traced, valid: Traced, groups: Traced) -> Sets:
+def _outputs(settings: GraphSettings, scores: Traced, order: Traced, valid: Traced, groups: Traced) -> Sets:
     """Compare the scores with thresholds; rows that are not valid hold every label."""
     graph, n = scores.graph, settings.n_classes
     of_groups = settings.thresholds
@@ -261,7 +261,7 @@ def _outputs(settings: Settings, scores: Traced, order: Traced, valid: Traced, g
     return Sets(inside, order, sizes, flat, _p_values(settings, scores, valid, groups))
 
 
-def _p_values(settings: Settings, scores: Traced, valid: Traced, groups: Traced) -> Traced:
+def _p_values(settings: GraphSettings, scores: Traced, valid: Traced, groups: Traced) -> Traced:
     """Count the scores of the label's cell below its own by bisection, and look the p-value of the count up."""
     search = settings.search
     if search is None:
