@@ -33,6 +33,7 @@ test-gpu:
 test-models: $(VENV)/tested
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 '.[models,onnx]' skorch mlflow onnxruntime skl2onnx onnxmltools onnxscript
 	MLFLOW_DISABLE_TELEMETRY=true OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests_models
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset.onnx
 
 # A real S3 server, moto's, and clusters of dask and Spark (which needs Java): the tests start them on this machine.
 test-engines: $(VENV)/tested java

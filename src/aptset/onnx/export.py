@@ -104,33 +104,21 @@ def export(
     --------
     >>> import aptset, aptset.onnx
     >>> calibration = aptset.calibrate([[0.75, 0.25]] * 20, [0] * 20, randomized=False)
-    >>> model = aptset.onnx.export(calibration, "sets.onnx", alpha=0.1)  # doctest: +SKIP
+    >>> import tempfile
+    >>> path = f"{tempfile.mkdtemp()}/sets.onnx"
+    >>> model = aptset.onnx.export(calibration, path, alpha=0.1)
+    >>> [entry.name for entry in model.graph.output]
+    ['mask', 'order', 'sizes', 'valid']
     """
     validate.one_of(u, ("content", "input"), "u")
+    soft, with_p_values = validate.flag(logits, "logits"), validate.flag(p_values, "p_values")
     asked = _asked(source, alpha, assurance)
-    calibration, formula = asked.calibration, _formula_of(asked.calibration)
-    _check_randomness(calibration, u)
-    host = _host(asked, model, output, validate.flag(logits, "logits"), dtype, opset)
-    features = _features(asked, host)
-    divide = calibration.normalize if normalize is None else validate.flag(normalize, "normalize")
-    may_be_empty = calibration.allow_empty if allow_empty is None else validate.flag(allow_empty, "allow_empty")
-    names = _group_names(calibration.held_out)
-    cells = _cells(calibration.held_out, names)
-    settings = GraphSettings(
-        formula,
-        calibration.key,
-        len(calibration.classes),
-        tolerance_of(np.empty(0, dtype=np.float64 if logits else host.dtype)),
-        calibration.randomized,
-        logits,
-        divide,
-        0 if may_be_empty else 1,
-        _thresholds(calibration.held_out, asked, cells),
-        _search(calibration.held_out) if validate.flag(p_values, "p_values") else None,
-        np.where(cells < 0, len(calibration.held_out.groups.names), cells).astype(np.int64),
-        steady=asked.columns is not None and host.dtype == np.float64,
-    )
-    sets, graph = _written(settings, host, features, u, names, asked)
+    formula = _formula_of(asked.calibration)
+    _check_randomness(asked.calibration, u)
+    names = _group_names(asked.calibration.held_out)
+    host = _host(asked, model, output, soft, dtype, opset)
+    settings = _settings(asked, formula, names, host, soft, normalize, allow_empty, with_p_values)
+    sets, graph = _written(settings, asked, host, u, names)
     finish(host, graph, _outputs(sets, asked), _properties(asked, u, names))
     _warn(asked, u)
     with atomic_write(path) as file:
@@ -253,10 +241,8 @@ def _by_skl2onnx(estimator: Any) -> onnx.ModelProto:
         ) from error
 
 
-def _features(asked: _Asked, host: Host) -> tuple[str, np.dtype[Any], int] | None:
-    """Return what is hashed: of a classifier its features, else nothing but what is scored."""
-    if asked.classifier is None:
-        return None
+def _features(host: Host) -> tuple[str, np.dtype[Any], int]:
+    """Return what a classifier hashes: the features of its model."""
     if host.features is None:
         raise ValueError(
             "model must have one input, a matrix (rows, features) of floats: the classifier draws u, and breaks ties, "
@@ -288,6 +274,36 @@ def _cells(held_out: Thresholds, names: list[Any]) -> NDArray[np.int64]:
     return held_out.index(ids.astype(np.int32)).astype(np.int64)
 
 
+def _settings(
+    asked: _Asked,
+    formula: Formula,
+    names: list[Any],
+    host: Host,
+    logits: bool,
+    normalize: bool | None,
+    allow_empty: bool | None,
+    p_values: bool,
+) -> GraphSettings:
+    """Return what is baked into the graph."""
+    calibration, held_out = asked.calibration, asked.calibration.held_out
+    cells = _cells(held_out, names)
+    may_be_empty = validate.check_flag_or_none(allow_empty, calibration.allow_empty, "allow_empty")
+    return GraphSettings(
+        formula=formula,
+        key=calibration.key,
+        n_classes=len(calibration.classes),
+        tolerance=tolerance_of(np.empty(0, dtype=np.float64 if logits else host.dtype)),
+        randomized=calibration.randomized,
+        logits=logits,
+        normalize=validate.check_flag_or_none(normalize, calibration.normalize, "normalize"),
+        at_least=0 if may_be_empty else 1,
+        thresholds=_thresholds(held_out, asked, cells),
+        search=_search(held_out) if p_values else None,
+        cells=np.where(cells < 0, len(held_out.groups.names), cells),
+        steady=asked.classifier is not None and host.dtype == np.float64,
+    )
+
+
 def _thresholds(held_out: Thresholds, asked: _Asked, cells: NDArray[np.int64]) -> NDArray[np.float64]:
     of_levels = held_out.thresholds(asked.levels, cells, held_out.test_mass(None, 1))
     return of_levels if asked.is_sequence else of_levels[0]
@@ -310,24 +326,16 @@ def _search(held_out: Thresholds) -> Search:
     return Search(scores.ravel(), p_values.ravel(), width)
 
 
-def _written(
-    settings: GraphSettings,
-    host: Host,
-    features: tuple[str, np.dtype[Any], int] | None,
-    u: str,
-    names: list[Any],
-    asked: _Asked,
-) -> tuple[Sets, Graph]:
+def _written(settings: GraphSettings, asked: _Asked, host: Host, u: str, names: list[Any]) -> tuple[Sets, Graph]:
     """Write the graph of the sets, and the inputs that it needs besides those of the model."""
-    graph = Graph(opset_of(host.model))
-    n_columns = settings.n_classes if asked.columns is None else len(asked.columns)
-    given = Value(graph, host.given, host.dtype, n_columns)
+    graph, features = Graph(opset_of(host.model)), None
+    given = Value(graph, host.given, host.dtype, settings.n_classes)
     if asked.columns is not None:
+        features = Value(graph, *_features(host))
         given = placed(given, asked.columns, settings.n_classes)
-    hashed = None if features is None else Value(graph, *features)
-    uniforms = Value(graph, add_input(host, graph, "u", type_code(np.float64)), np.float64) if u == "input" else None
+    uniforms = Value(graph, add_input(host, "u", type_code(np.float64)), np.float64) if u == "input" else None
     groups = add_numbers_of_groups(host, graph, names) if names else None
-    return sets_of(settings, given, uniforms, groups, hashed), graph
+    return sets_of(settings, given, uniforms, groups, features), graph
 
 
 def _outputs(sets: Sets, asked: _Asked) -> dict[str, tuple[Value, list[Any]]]:
@@ -352,11 +360,8 @@ def _properties(asked: _Asked, u: str, names: list[Any]) -> dict[str, str]:
     else:
         promises = classifier.fitted_.promises
         scheme, promised = promises.scheme.name, [promises.by_name(level) for level in asked.levels]
-    source = (
-        "from the input u"
-        if u == "input"
-        else f"from the content of each row ({'features' if classifier is not None else 'probabilities'})"
-    )
+    content = "probabilities or logits" if classifier is None else "features"
+    drawn = "the input u" if u == "input" else f"drawn from the {content} of each row"
     described = {
         "alpha": [_plain(alpha_of(level)) for level in asked.alphas],
         "guarantee": [_plain(promise) for promise in promised],
@@ -365,7 +370,7 @@ def _properties(asked: _Asked, u: str, names: list[Any]) -> dict[str, str]:
         "scheme": scheme,
         "classes": [plain_value(label) for label in calibration.classes.tolist()],
         "groups": names or calibration.held_out.groups.kind,
-        "u": source if calibration.randomized else "1 everywhere",
+        "u": drawn if calibration.randomized else "1 everywhere",
         "versions": {"aptset": version("aptset"), "onnx": onnx.__version__, "numpy": np.__version__},
     }
     assured = [level.assurance for level in asked.levels if isinstance(level, CellLevel) and level.assurance]

@@ -142,7 +142,7 @@ def _names(infos: Any) -> list[str]:
     return [info.name for info in infos]
 
 
-def add_input(host: Host, graph: Graph, name: str, kind: int) -> str:
+def add_input(host: Host, name: str, kind: int) -> str:
     """Add an input with one value per row."""
     _refuse_taken(host, name)
     host.model.graph.input.append(helper.make_tensor_value_info(name, kind, ["rows"]))
@@ -153,7 +153,7 @@ def add_numbers_of_groups(host: Host, graph: Graph, names: list[Any]) -> Value:
     """Add an input with the group of each row, by name; return the number of each, the last for one never seen."""
     are_texts = isinstance(names[0], str)
     kind = onnx.TensorProto.STRING if are_texts else onnx.TensorProto.INT64
-    given = add_input(host, graph, "groups", kind)
+    given = add_input(host, "groups", kind)
     keys: dict[str, Any] = {"keys_strings" if are_texts else "keys_int64s": names}
     if not any(entry.domain == "ai.onnx.ml" and entry.version >= 2 for entry in host.model.opset_import):
         _require_machine_learning(host.model)
