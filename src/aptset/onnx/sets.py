@@ -82,7 +82,7 @@ def sets_of(settings: GraphSettings, given: Traced, u: Traced, groups: Traced, f
     """
     wide = given if given.dtype == np.float64 else given.astype(np.float64)
     values = _probabilities(settings, wide)
-    values = where(values >= 0.0, values, _TOO_MUCH)  # nor does one with more than 1
+    values = where(values >= 0.0, values, _TOO_MUCH)  # what is above 1, or infinite, spoils the sum by itself
     steps = nearest(values * _GRID)
     total = steps.sum(axis=1)
     valid = abs(total - _GRID) <= settings.tolerance * _GRID
