@@ -145,7 +145,7 @@ def _is_utf8(head: bytes) -> bool:
 
 def check_artefact(path: Path, name: str) -> Path:
     """Refuse what is not there in the user's words."""
-    if not path.exists():
+    if not path.exists() and not path.is_symlink():  # what is wrong with a link is said when it is read
         raise FileNotFoundError(f"{name}: no such {'file' if path.suffix else 'folder'}.")
     return path
 
