@@ -74,7 +74,9 @@ def test_rows_that_were_copied_are_found_and_rows_that_repeat_by_nature_are_not(
         found = aptset.audit(GaussianNB(), np.repeat(X, 3, axis=0)[order], np.repeat(y, 3)[order], **QUICK)
     assert found.drift.found == ["repeats"]
     assert "No sign of drift (" in found.drift.sentence()
-    assert "If the table was designed to hold every combination" in found.drift.sentence(), "a balanced design looks copied, and is not"
+    assert "If the table was designed to hold every combination" in found.drift.sentence(), (
+        "a balanced design looks copied, and is not"
+    )
     assert "at most one audit in 100 gives a warning" in repr(found)
     assert "but rows repeat" in found.report(tmp_path / "a.html").read_text()
     X, y = rows(300)
