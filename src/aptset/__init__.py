@@ -44,6 +44,7 @@ _PUBLIC = {
     "core.taxonomy": "Taxonomy",
     "estimator.classifier": "ConformalClassifier",
     "estimator.density": "Ratio density_ratio",
+    "estimator.full_conformal": "KernelDensityClassifier",
     "estimator.loading": "load",
     "metrics": (
         "breakdown coverage coverage_by coverage_gap empty_rate labels_below macro_coverage mean_size "

@@ -28,6 +28,7 @@ from aptset.core.taxonomy import Taxonomy as Taxonomy
 from aptset.estimator.classifier import ConformalClassifier as ConformalClassifier
 from aptset.estimator.density import Ratio as Ratio
 from aptset.estimator.density import density_ratio as density_ratio
+from aptset.estimator.full_conformal import KernelDensityClassifier as KernelDensityClassifier
 from aptset.estimator.loading import load as load
 from aptset.metrics import breakdown as breakdown
 from aptset.metrics import coverage as coverage

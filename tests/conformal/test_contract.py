@@ -10,8 +10,9 @@ import pytest
 from sklearn.datasets import make_classification
 from sklearn.ensemble import BaggingClassifier
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 
-from aptset import Bootstrap, ConformalClassifier, CVPlus, JackknifePlus, Minimax, OutOfBag
+from aptset import Bootstrap, ConformalClassifier, CVPlus, Full, JackknifePlus, Minimax, OutOfBag
 from aptset.conformal import CALIBRATIONS
 from aptset.core.groups import GROUPINGS
 from aptset.scores import SCORES
@@ -41,7 +42,8 @@ def every(function):
 
 
 def make(score, scheme, grouping, **settings):
-    model = BaggingClassifier(GaussianNB()) if isinstance(scheme, OutOfBag) else GaussianNB()
+    models = {OutOfBag: BaggingClassifier(GaussianNB()), Full: KNeighborsClassifier(7)}
+    model = models.get(type(scheme), GaussianNB())
     return ConformalClassifier(
         model, calibration=scheme, conformity=score, groups=SETTINGS[grouping], random_state=0, **settings
     )

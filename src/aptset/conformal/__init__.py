@@ -9,10 +9,11 @@ from collections.abc import Callable
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.bootstrap import Bootstrap, OutOfBag
 from aptset.conformal.schemes.cross import CVPlus, JackknifePlus
+from aptset.conformal.schemes.full import Full
 from aptset.conformal.schemes.minimax import Minimax
 from aptset.conformal.schemes.split import Split
 
-__all__ = ["Bootstrap", "CVPlus", "JackknifePlus", "Minimax", "OutOfBag", "Split"]
+__all__ = ["Bootstrap", "CVPlus", "Full", "JackknifePlus", "Minimax", "OutOfBag", "Split"]
 
 CALIBRATIONS: dict[str, Callable[[], Scheme]] = {
     "split": Split,
@@ -21,4 +22,5 @@ CALIBRATIONS: dict[str, Callable[[], Scheme]] = {
     "minimax": Minimax,
     "bootstrap": Bootstrap,
     "out-of-bag": OutOfBag,
+    "full": Full,
 }

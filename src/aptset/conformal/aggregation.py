@@ -16,7 +16,7 @@ from aptset.conformal.importance import Whole
 from aptset.conformal.measure import Measure, Thresholds
 from aptset.core.groups import Groups, Ids
 from aptset.core.levels import Level
-from aptset.kernels.counting import p_values_of
+from aptset.kernels.counting import Calibrated, add_counts, p_values_of
 from aptset.kernels.formula import Floats
 from aptset.kernels.rows import Rows
 from aptset.sets import PredictionSets
@@ -67,6 +67,25 @@ class Tally:
     def count(self, fold: FoldScores, rows: Rows, ids: Ids | None) -> int:
         """Count the fold's scores below those of the new rows under its model; return the first bad row or -1."""
         self.counts, first_bad = fold.added(rows, ids, self.counts)
+        return first_bad
+
+    def add_models(self, folds: Sequence[FoldScores], rows: Rows, ids: Ids | None) -> int:
+        """Take in several models at once, whose rows follow one another; return the first bad row or -1.
+
+        Each model is a group of rows of its own, so that one pass counts for all of them.
+        """
+        shape = (len(folds), *self.mass.shape)
+        if type(self) is not Tally or folds[0].groups.kind != "all" or folds[0].weights is not None:
+            pieces = [rows.block(start, start + shape[1]) for start in range(0, len(rows), shape[1])]
+            bads = [self.add(fold, piece, ids) for fold, piece in zip(folds, pieces, strict=True)]
+            return next((model * shape[1] + bad for model, bad in enumerate(bads) if bad >= 0), -1)
+        counts, numbers = np.zeros(rows.probabilities.shape, np.int32), np.arange(len(folds), dtype=np.int32)
+        offsets = np.concatenate([[0], np.cumsum([len(fold) for fold in folds], dtype=np.int64)])
+        scores = Calibrated(np.concatenate([fold.scores for fold in folds]), offsets)
+        first_bad = add_counts(rows, scores, np.repeat(numbers, shape[1]), counts)
+        if first_bad < 0:
+            self.counts += counts.reshape(shape).sum(axis=0, dtype=np.int32)
+            self.mass += plain_mass(rows).reshape(shape).sum(axis=0)
         return first_bad
 
     def merge(self, other: Self) -> None:

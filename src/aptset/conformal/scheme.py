@@ -96,7 +96,8 @@ def input_level(lines: Sequence[Line], alpha: Fraction) -> Fraction:
 class Scheme(Protocol):
     """Which rows train and which calibrate, how folds combine, and what the theorem promises.
 
-    One whose models are those inside a fitted ensemble says ``opens_ensemble = True``; others need not answer.
+    One whose models are those inside a fitted ensemble says ``opens_ensemble = True``, one in which every new row is
+    scored together with all others ``scores_with_new_row = True``; others need not answer.
     """
 
     @property
@@ -126,3 +127,8 @@ class Scheme(Protocol):
 def opens_ensemble(scheme: Scheme) -> bool:
     """Tell whether one ensemble is fitted, and its members are the models."""
     return bool(getattr(scheme, "opens_ensemble", False))
+
+
+def is_full(scheme: Scheme) -> bool:
+    """Tell whether rows are scored anew together with every new one."""
+    return bool(getattr(scheme, "scores_with_new_row", False))

@@ -95,7 +95,12 @@ class ConformalClassifier(Answering):
     classes_ : array
         The labels, sorted.
     models_ : list of classifiers
-        The fitted clone of the estimator for each fold.
+        The fitted clone of the estimator for each fold; where rows are left out by formula, what stands for it.
+    fit_times_ : dict
+        How often a model was fitted ("fits") and how the models of all folds came to be ("road"). The jackknife+ needs
+        one fit, and two to compare with, for KNeighborsClassifier, GaussianNB, MultinomialNB, BernoulliNB,
+        LinearDiscriminantAnalysis and QuadraticDiscriminantAnalysis with settings for which leaving a row out has an
+        exact formula; else the road says why each row took a fit.
     n_calibration_ : int
         Number of calibration samples; of clusters, where rows belong together.
     conformity_ : score

@@ -20,7 +20,7 @@ from aptset.conformal.clusters import promise_about
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import Whole, effective_in_words, warn_of_weights
 from aptset.conformal.measure import Measure, p_values_of_one_model, sets_of_one_model
-from aptset.conformal.scheme import Scheme
+from aptset.conformal.scheme import Scheme, is_full
 from aptset.core.group_values import check_group_values, check_same_kind
 from aptset.core.groups import Groups, GroupValues
 from aptset.core.levels import CellLevel, Level, warn_if_too_few
@@ -30,6 +30,7 @@ from aptset.core.row_seeds import row_seeds
 from aptset.core.tables import is_table, names_of_columns, without_column
 from aptset.estimator import fitting
 from aptset.estimator.decisions import Decisions, confidence_and_u
+from aptset.estimator.leave_one_out import LeftOut
 from aptset.estimator.named_columns import NamedColumns
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
@@ -143,11 +144,17 @@ class Fitted:
     held_out: Measure
     models: list[Any]
     decisions: Decisions | None = None
+    fit_times: dict[str, Any] | None = None  # how the models came to be
 
     def with_models(self) -> Fitted:
         """Return the same, or refuse if the models were dropped."""
         check_models_kept(self.models)
         return self
+
+    @property
+    def has_one_judge(self) -> bool:
+        """Whether one model scores all rows, each by itself."""
+        return len(self.models) == 1 and not is_full(self.rule.scheme)
 
     @property
     def promises(self) -> Promises:
@@ -182,7 +189,9 @@ class Fitted:
         size = f" ({size} effective)" if size else ""
         clusters = self.held_out.clusters
         what = f" samples{size}" if clusters is None else f" {clusters.nouns} ({self.held_out.rows} rows)"
-        return f"{self.rule.scheme.name}, {n}{what}" + (f" in {n_folds} folds" if n_folds > 1 else "")
+        return f"{self.rule.scheme.name}, {n}{what}" + (
+            f" in {n_folds} folds" if n_folds > 1 and not is_full(self.rule.scheme) else ""
+        )
 
     def promise_in_words(self, level: Level) -> str:
         """Say what is promised at an input level."""
@@ -209,7 +218,7 @@ class Fitted:
         """
         rule, common = self.rule, (self.rule.classes, self.rule.score, self.rule.key)
         judges = len(self.held_out.of_models)
-        if judges == 1:
+        if judges == 1 and not is_full(rule.scheme):
             return Calibration(self.held_out, *common, rule.chance, allow_empty)
         chance = replace(rule.chance, source="given") if rule.chance.source == "content" else rule.chance
         return CrossCalibration(self.held_out, np.arange(judges), *common, chance, allow_empty, scheme=rule.scheme)
@@ -220,25 +229,25 @@ class Fitted:
         """Return the sets at each level, in pieces that keep the memory bounded."""
         classes, parts = self.rule.classes, []
         for piece in self._pieces(samples):
-            if len(self.models) == 1:
+            if self.has_one_judge:
                 rows = piece.under(self.models[0], classes)
                 of_rows = (rows, piece.ids, levels, classes, allow_empty, OF_ESTIMATOR, self.mass(piece))
                 parts.append(sets_of_one_model(self.held_out, *of_rows))
             else:
                 of_folds = (piece.ids, levels, classes, allow_empty, self.mass(piece))
-                parts.append(self._tally(piece, n_jobs).sets(self.held_out, *of_folds))
+                parts.append(self.tally(piece, n_jobs).sets(self.held_out, *of_folds))
         return [concatenate(list(of_level)) for of_level in zip(*parts, strict=True)]
 
     def p_values(self, samples: fitting.Samples, n_jobs: int | None) -> Floats:
         """Return the p-value of every label."""
         parts = []
         for piece in self._pieces(samples):
-            if len(self.models) == 1:
+            if self.has_one_judge:
                 rows = piece.under(self.models[0], self.rule.classes)
                 of_rows = (rows, piece.ids, OF_ESTIMATOR, self.mass(piece))
                 parts.append(p_values_of_one_model(self.held_out, *of_rows))
             else:
-                parts.append(self._tally(piece, n_jobs).p_values(self.held_out, piece.ids, self.mass(piece)))
+                parts.append(self.tally(piece, n_jobs).p_values(self.held_out, piece.ids, self.mass(piece)))
         return np.concatenate(parts)
 
     def answer(
@@ -248,13 +257,13 @@ class Fitted:
         parts = []
         for piece in self._pieces(samples):
             common, mass = (piece.ids, [level], self.rule.classes, allow_empty), self.mass(piece)
-            if len(self.models) == 1:
+            if self.has_one_judge:
                 rows = piece.under(self.models[0], self.rule.classes)
                 (sets,) = sets_of_one_model(self.held_out, rows, *common, OF_ESTIMATOR, mass)
                 p_values = p_values_of_one_model(self.held_out, rows, piece.ids, OF_ESTIMATOR, mass)
                 parts.append((sets, p_values, rows.probabilities))
             else:
-                tally = self._tally(piece, n_jobs)
+                tally = self.tally(piece, n_jobs)
                 (sets,) = tally.sets(self.held_out, *common, mass)
                 parts.append((sets, tally.p_values(self.held_out, piece.ids, mass), tally.mass / len(self.models)))
         of_sets, of_p_values, of_probabilities = zip(*parts, strict=True)
@@ -277,10 +286,19 @@ class Fitted:
 
     def _pieces(self, samples: fitting.Samples) -> Iterator[fitting.Samples]:
         voices = len(self.models) if self.rule.scheme.combine.holds_all_models else 1
+        if isinstance(self.models[0], LeftOut):
+            voices = self.models[0].whole.formula.width
         pieces = chunks(len(samples), len(self.rule.classes) * voices)
         yield from [samples] if len(pieces) == 1 else map(samples.some, pieces)
 
-    def _tally(self, samples: fitting.Samples, n_jobs: int | None) -> Tally:
+    def tally(self, samples: fitting.Samples, n_jobs: int | None = None) -> Tally:
+        """Return what all models together say about new samples."""
+        if is_full(self.rule.scheme):
+            full: Tally = self.models[0].model.tally(samples, self.held_out)
+            return full
+        if isinstance(self.models[0], LeftOut):
+            of_models = (samples, self.rule.classes, self.rule.scheme.combine)
+            return fitting.tally_left_out(self.models[0].whole, self.held_out.of_models, *of_models)
         kept = list(zip(self.models, self.held_out.of_models, strict=True))
         _, tally = fitting.tally_folds(
             kept.__getitem__, len(kept), samples, self.rule.classes, self.rule.scheme.combine, n_jobs, prefer="threads"

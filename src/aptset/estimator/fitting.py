@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -19,7 +19,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, _is_arraylike, _num_samples
 
-from aptset.conformal.aggregation import Tally, on_mean_grid
+from aptset.conformal.aggregation import Tally, chunks, on_mean_grid
 from aptset.conformal.clusters import Clusters
 from aptset.conformal.fold_scores import Fold, FoldScores, score_fold, scores_of
 from aptset.conformal.importance import Scale, check_some_weight, check_weights
@@ -31,11 +31,22 @@ from aptset.core.row_seeds import row_seeds
 from aptset.core.runner import Shared, with_bar
 from aptset.estimator.decisions import Decisions, remember_rows
 from aptset.estimator.encoding import Encoding
+from aptset.estimator.leave_one_out import (
+    FEWEST_ROWS,
+    LARGEST_DIFFERENCE,
+    InexactError,
+    LeaveOneOut,
+    LeftOut,
+    fits_quietly,
+    formulas,
+)
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.rowhash import Words, hash_words, keys_of_columns, mix, seeds_of
 from aptset.kernels.rows import Rows
 
 _DROPPED_BITS = 20  # of the 52 of a float64 probability: see `_steady`
+_CELLS = 2**18  # of probabilities that several models give at a time, where one formula stands for them
+_CHECKED = 200  # rows about which a formula is compared with a fitted model
 _BATCHES = 64  # many folds are tallied in this many pieces of work, whatever the number of workers
 
 
@@ -78,6 +89,11 @@ class Samples:
         ids = None if self.ids is None else self.ids[rows]
         weights = None if self.weights is None else self.weights[rows]
         return Samples(take(self.X, rows), self.seeds[rows], u, ids, self.formula, self.key, weights)
+
+    def stacked(self, n_models: int) -> Samples:
+        """Return the samples as often as there are models, without X."""
+        u = None if self.u is None else np.tile(self.u, n_models)
+        return replace(self, X=None, seeds=np.tile(self.seeds, n_models), u=u, ids=None, weights=None)
 
     def under(self, model: Any, classes: NDArray[Any]) -> Rows:
         """Return the rows of probabilities that a model gives the samples."""
@@ -187,6 +203,17 @@ class Training:
         words = None if self.words is None else self.words[fold.held_out]
         return FoldScores.weighted(scores, samples.weights, group, self.groups, self.scale, words)
 
+    def remember_each(self, probabilities: NDArray[np.generic]) -> list[Any]:
+        """Return what is to be remembered of folds of one row each, given the probabilities of these rows."""
+        held_out = np.array([fold.held_out[0] for fold in self.folds])
+        samples, columns = self.samples.some(held_out), columns_of(self.y[held_out], self.classes)
+        rows, group = samples.rows(probabilities), self.groups.ids_of_labels(samples.ids, columns)
+        scores, weights = scores_of(rows, columns, OF_ESTIMATOR), samples.weights
+        each = [slice(fold, fold + 1) for fold in range(len(held_out))]
+        if weights is None:
+            return [FoldScores.sort(scores[one], group[one], self.groups) for one in each]
+        return [FoldScores.weighted(scores[one], weights[one], group[one], self.groups, self.scale) for one in each]
+
     @cached_property
     def scale(self) -> Scale | None:
         """From weights to whole numbers: that of all rows that calibrate; None where rows count alike."""
@@ -225,6 +252,62 @@ class Training:
         some_X, some_y = take(self.samples.X, rows), self.y[rows]
         params = _check_method_params(self.samples.X, self.fit_params, indices=rows)
         return fit_on_numbers(model, some_X, some_y, params, len(self.classes))
+
+
+def leave_each_out(training: Training) -> tuple[list[LeftOut], list[Any]]:
+    """Return a model without each row by one fit, and what is to be remembered; refuse where that is not exact."""
+    _check_leaves_one_out(training)
+    rows = np.arange(len(training.y)) if training.places is None else np.argsort(training.places)
+    positions, X, encoding = np.argsort(rows), take(training.samples.X, rows), Encoding(training.y[rows])
+    model, y = fresh(training.estimator), encoding.y.astype(np.intp)
+    fits_quietly(lambda: model.fit(X, y))
+    left_out = positions[[fold.held_out[0] for fold in training.folds]]
+    whole: Any = encoding.decoded(fits_quietly(lambda: LeaveOneOut.of(model, X, y, left_out)))
+    own = aligned(whole.own(), whole.classes_, training.classes)
+    fits_quietly(lambda: _check_by_fits(training, whole, own))
+    return [LeftOut(whole, fold) for fold in range(len(left_out))], training.remember_each(_steady(own))
+
+
+def _check_leaves_one_out(training: Training) -> None:
+    """Refuse models and folds that no formula speaks of."""
+    leaves_one_out = all(len(fold.held_out) == 1 and fold.train is None for fold in training.folds)
+    if not leaves_one_out or len(training.folds) != len(training.y) or training.combine.holds_all_models:
+        raise InexactError("folds hold several rows")
+    if type(training.estimator) not in formulas():
+        raise InexactError(f"no formula is known for {type(training.estimator).__name__}")
+    if len(training.y) < FEWEST_ROWS or training.words is not None:
+        raise InexactError("there are few rows, or clusters")
+    if any(value is not None for value in training.fit_params.values()):
+        raise InexactError(f"fit takes {sorted(training.fit_params)}")
+
+
+def _check_by_fits(training: Training, whole: Any, own: Floats) -> None:
+    """Fit two models, of a row of the rarest class and of the row that was expected least, and compare them."""
+    held_out, n = np.array([fold.held_out[0] for fold in training.folds]), len(training.y)
+    columns = columns_of(training.y[held_out], training.classes)
+    rare, least = np.bincount(columns)[columns].argmin(), own[np.arange(n), columns].argmin()
+    rows = np.unique(np.concatenate([held_out[[rare, least]], np.linspace(0, n - 1, min(n, _CHECKED)).astype(np.intp)]))
+    about = whole.about(take(training.samples.X, rows))
+    for fold in {int(rare), int(least)}:
+        model = training.fit_model(fold)
+        expected = aligned(model.predict_proba(take(training.samples.X, rows)), model.classes_, training.classes)
+        given = aligned(about(np.array([fold]))[0], whole.classes_, training.classes)
+        difference = max(np.abs(given - expected).max(), np.abs(own[fold] - expected[rows == held_out[fold]]).max())
+        if not difference <= LARGEST_DIFFERENCE:
+            raise DifferingError(f"a model without one row differs from its formula by {difference:.2g}")
+
+
+class DifferingError(InexactError):
+    """A formula that was thought exact, and is not."""
+
+
+def warn_differing(error: DifferingError) -> None:
+    """Say that a shortcut was tried in vain: sets are right, and took as many fits as there are rows."""
+    warnings.warn(
+        f"models without one row each are fitted one by one: {error}. Sets are as promised; the fit takes longer than "
+        "it would. Columns on very different scales are the usual reason: standardize X beforehand.",
+        stacklevel=5,
+    )
 
 
 def fresh(estimator: Any) -> Any:
@@ -309,6 +392,24 @@ def _tally_batch(
     return folds, tally
 
 
+def tally_left_out(whole: Any, kept: Sequence[Any], new: Samples, classes: NDArray[Any], combine: type[Tally]) -> Tally:
+    """Tally new samples under models that one formula stands for, some models at a time."""
+    about, tally = whole.about(new.X), combine(len(new), len(classes))
+    for models in blocks_of_models(whole, len(kept), len(new)):
+        said = _steady(aligned(about(models), whole.classes_, classes))
+        folds = [kept[model] for model in models]
+        rows = new.stacked(len(models)).rows(said.reshape(-1, len(classes)))
+        check_rows(rows.probabilities, tally.add_models(folds, rows, new.ids), OF_ESTIMATOR, normalize=False)
+    return tally
+
+
+def blocks_of_models(whole: Any, n_models: int, n_rows: int) -> Iterator[NDArray[np.intp]]:
+    """Yield the numbers of models that are asked together, so that memory stays bounded."""
+    step = max(1, _CELLS // (n_rows * len(whole.classes_) * whole.formula.width))
+    for start in range(0, n_models, step):
+        yield np.arange(start, min(start + step, n_models))
+
+
 def _run(
     work: Callable[..., Any], items: list[Any], sizes: list[int], n_jobs: int | None, progress: bool, prefer: Any = None
 ) -> Iterator[Any]:
@@ -335,11 +436,21 @@ def _work_on(shared: Shared[Callable[..., Any]], item: Any) -> Any:
 def probabilities_of(model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.generic]:
     """Return the model's probabilities with one column per class; a class the model never saw gets zeros."""
     given, columns = check_model_probabilities(model, model.predict_proba(X), classes)
-    aligned = given
-    if not np.array_equal(columns, np.arange(len(classes))):
-        aligned = np.zeros((len(given), len(classes)), dtype=given.dtype)
-        aligned[:, columns] = given
-    return _steady(aligned)
+    return _steady(in_columns(given, columns, classes))
+
+
+def aligned(given: NDArray[Any], of_model: Any, classes: NDArray[Any]) -> NDArray[Any]:
+    """Return probabilities, the last axis of which are the labels of a model, with one column per class."""
+    return in_columns(given, columns_of(np.asarray(of_model), classes), classes)
+
+
+def in_columns(given: NDArray[Any], columns: NDArray[np.int64], classes: NDArray[Any]) -> NDArray[Any]:
+    """Return probabilities in these columns of all classes; other classes get zeros."""
+    if np.array_equal(columns, np.arange(len(classes))):
+        return given
+    of_classes = np.zeros((*given.shape[:-1], len(classes)), dtype=given.dtype)
+    of_classes[..., columns] = given
+    return of_classes
 
 
 def _steady(probabilities: NDArray[np.generic]) -> NDArray[np.generic]:
@@ -361,10 +472,23 @@ def mean_probabilities(models: list[Any], X: Any, classes: NDArray[Any]) -> NDAr
     """Return the mean of the models' probabilities; those of the model itself if there is one."""
     if len(models) == 1:
         return probabilities_of(models[0], X, classes)
+    if isinstance(models[0], LeftOut):
+        return _mean_of_left_out(models[0].whole, len(models), X, classes)
     total = on_mean_grid(probabilities_of(models[0], X, classes))
     for model in models[1:]:
         total += on_mean_grid(probabilities_of(model, X, classes))
     return total / len(models)
+
+
+def _mean_of_left_out(whole: Any, n_models: int, X: Any, classes: NDArray[Any]) -> NDArray[np.generic]:
+    """Return the mean of the probabilities of models that one formula stands for."""
+    n_rows = _num_samples(X)
+    total = np.zeros((n_rows, len(classes)))
+    for rows in chunks(n_rows, len(classes) * whole.formula.width):
+        about = whole.about(take(X, rows))
+        for models in blocks_of_models(whole, n_models, rows.stop - rows.start):
+            total[rows] += on_mean_grid(_steady(aligned(about(models), whole.classes_, classes))).sum(axis=0)
+    return total / n_models
 
 
 def canonical_places(X: Any, y: NDArray[Any], fit_params: dict[str, Any], key: int) -> NDArray[np.intp]:

@@ -30,7 +30,7 @@ from aptset.conformal.clusters import (
 from aptset.conformal.fold_scores import Fold
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import check_weighing, check_weights_of_scheme
-from aptset.conformal.scheme import Scheme, opens_ensemble
+from aptset.conformal.scheme import Scheme, is_full, opens_ensemble
 from aptset.conformal.schemes.bootstrap import number_of_bags
 from aptset.conformal.schemes.cross import folds_of_splitter
 from aptset.core import validate
@@ -51,6 +51,8 @@ from aptset.estimator.checks import check_estimator_can, check_one_kind, check_t
 from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.fitted import Fitted, Rule
 from aptset.estimator.fitting import canonical_places
+from aptset.estimator.full_conformal import check_full_model, fit_full
+from aptset.estimator.leave_one_out import InexactError
 from aptset.estimator.named_columns import NamedColumns
 from aptset.kernels.rows import Rows
 from aptset.scores import Score
@@ -142,6 +144,15 @@ def drawn_ensemble(estimator: Any, n_rows: int, fit_params: dict[str, Any], gene
     size = check_ensemble(estimator, n_rows, fit_params)
     wanted = check_bag_count(estimator.n_estimators, "n_estimators")
     return clone(estimator).set_params(n_estimators=number_of_bags(wanted, n_rows, size, generator))
+
+
+def estimator_for(
+    scheme: Scheme, estimator: Any, n_rows: int, fit_params: dict[str, Any], generator: np.random.Generator
+) -> Any:
+    """Return the estimator as a scheme fits it; refuse one that it cannot take."""
+    if is_full(scheme):
+        check_full_model(estimator, n_rows, fit_params)
+    return drawn_ensemble(estimator, n_rows, fit_params, generator) if opens_ensemble(scheme) else estimator
 
 
 def members(ensemble: Any, trained_on: NDArray[np.intp]) -> tuple[list[Member], list[Fold]]:
@@ -418,7 +429,7 @@ def prepare(
     every = Fold(np.arange(len(y)), np.arange(0))  # nothing to train: one fold that holds every row out
     folds = [every] if frozen else folds_of(scheme, X, y, members, generator)
     opens = opens_ensemble(scheme)
-    estimator = drawn_ensemble(settings.estimator, len(y), fit_params, generator) if opens else settings.estimator
+    estimator = estimator_for(scheme, settings.estimator, len(y), fit_params, generator)
     classes = check_label_space(settings.classes, classes)
     score, columns = for_classes(score, classes, labels), columns_of(y, classes)
     unseen = _unseen_label_chance(settings, columns, classes, frozen, members)
@@ -493,12 +504,38 @@ def fit(rule: Rule, training: fitting.Training, n_jobs: int | None, progress: bo
     if opens_ensemble(rule.scheme):
         models, folds = members(training.fit_model(0), training.train_rows(0))
         kept = [training.remember(model, fold) for model, fold in zip(models, folds, strict=True)]
-        return Fitted(rule, replace(training, folds=folds).join(kept), models)
-    fitted = fitting.fit_folds(training, n_jobs, progress)
+        return Fitted(rule, replace(training, folds=folds).join(kept), models, fit_times=times(1, "one ensemble"))
+    if is_full(rule.scheme):
+        model, measure = fit_full(training)
+        return Fitted(rule, measure, [model], fit_times=times(1, "one fit: rows are scored together with each new one"))
+    by_formula, road = fit_by_formula(rule, training)
+    if by_formula is not None:
+        return by_formula
+    fitted, made = fitting.fit_folds(training, n_jobs, progress), times(len(training.folds), road)
     if training.keeps_rows:
         ((model, (kept, decisions)),) = fitted
-        return Fitted(rule, training.join([kept]), [model], decisions)
-    return Fitted(rule, training.join([kept for _, kept in fitted]), [model for model, _ in fitted])
+        return Fitted(rule, training.join([kept]), [model], decisions, made)
+    return Fitted(rule, training.join([kept for _, kept in fitted]), [model for model, _ in fitted], fit_times=made)
+
+
+def fit_by_formula(rule: Rule, training: fitting.Training) -> tuple[Fitted | None, str]:
+    """Return what one fit gives where rows can be left out by formula; else nothing, and why every fold is fitted."""
+    n_folds = len(training.folds)
+    if n_folds == 1:
+        return None, "one fit"
+    try:
+        models, kept = fitting.leave_each_out(training)
+    except InexactError as error:
+        if isinstance(error, fitting.DifferingError):
+            fitting.warn_differing(error)
+        return None, "a fit for each fold" + (f": {error}" if n_folds == len(training.y) else "")
+    road = "one fit, and rows left out by formula; two models were fitted to compare with it"
+    return Fitted(rule, training.join(kept), list(models), fit_times=times(3, road)), road
+
+
+def times(n_fits: int, road: str) -> dict[str, Any]:
+    """Return how often a model was fitted, and by which road the models of all folds came to be."""
+    return {"fits": n_fits, "road": road}
 
 
 def fit_and_predict(
@@ -515,6 +552,9 @@ def fit_and_predict(
     if n_folds == 1 or rule.scheme.combine.holds_all_models:
         fitted = fit(rule, training, n_jobs, progress)
         return replace(fitted, models=[]), fitted.sets(samples, levels, allow_empty, n_jobs)
+    by_formula, road = fit_by_formula(rule, training)
+    if by_formula is not None:
+        return replace(by_formula, models=[]), by_formula.sets(samples, levels, allow_empty, n_jobs)
     folds, tally = fitting.tally_folds(training, n_folds, samples, classes, rule.scheme.combine, n_jobs, progress)
-    fitted = Fitted(rule, training.join(folds), [])
+    fitted = Fitted(rule, training.join(folds), [], fit_times=times(n_folds, road))
     return fitted, tally.sets(fitted.held_out, samples.ids, levels, classes, allow_empty, fitted.mass(samples))

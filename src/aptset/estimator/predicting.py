@@ -20,6 +20,7 @@ from aptset.conformal.checks import warn_no_promise
 from aptset.conformal.clusters import promised, refuse_guaranteed_clusters
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import refuse_guaranteed
+from aptset.conformal.scheme import is_full
 from aptset.core import validate
 from aptset.core.labels import as_labels, check_length, columns_of
 from aptset.core.levels import Assurance, CellLevel, Level, alpha_of, check_alphas, check_level
@@ -43,6 +44,8 @@ class Conventions(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: 
         self.fitted_, self.classes_, self.models_ = fitted, fitted.rule.classes, fitted.models
         self.n_calibration_, self.unseen_label_chance_ = fitted.held_out.n, fitted.rule.unseen_label_chance
         self.conformity_ = fitted.rule.score
+        if fitted.fit_times is not None:  # what was read from a file was fitted elsewhere
+            self.fit_times_ = fitted.fit_times
         for name in ("n_features_in_", "feature_names_in_"):
             if fitted.models and hasattr(fitted.models[0], name):
                 setattr(self, name, getattr(fitted.models[0], name))
@@ -177,7 +180,9 @@ def check_decisions(fitted: Fitted) -> Decisions:
     """Return the held-out rows one by one; refuse where no promise about guesses is known."""
     rule = fitted.rule
     if fitted.decisions is None or rule.groups.kind == "overlap":
-        if len(fitted.held_out.of_models) > 1:
+        if is_full(rule.scheme):
+            why = "every row trains"
+        elif len(fitted.held_out.of_models) > 1:
             why = "the guess is that of several models together, and no row was held out from all of them"
         elif fitted.held_out.is_weighted or fitted.held_out.clusters is not None or rule.groups.kind == "overlap":
             why = "nothing is known for weights, clusters or overlapping groups"

@@ -39,7 +39,7 @@ from aptset.calibration.stored_fields import (
 )
 from aptset.calibration.stored_scores import describe_scheme, describe_score, find_scheme, find_score
 from aptset.conformal import CALIBRATIONS
-from aptset.conformal.scheme import Scheme
+from aptset.conformal.scheme import Scheme, is_full
 from aptset.core.files import atomic_path, check_target_folder
 from aptset.core.groups import Groups, flat_groups, full_groups, groups_labels, is_pair
 from aptset.core.labels import columns_of
@@ -67,7 +67,9 @@ from aptset.estimator.decisions import TENSORS as DECISION_TENSORS
 from aptset.estimator.decisions import decision_rules, decisions_of
 from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.fitted import Fitted, Rule
+from aptset.estimator.full_conformal import is_consistent as full_is_consistent
 from aptset.estimator.learning import Member
+from aptset.estimator.leave_one_out import LeaveOneOut, LeftOut, formulas, is_consistent
 from aptset.estimator.named_columns import NamedColumns, are_stored_features
 from aptset.estimator.stored_models import need_skops
 from aptset.scores import SCORES as SCORES_BY_NAME
@@ -82,6 +84,8 @@ def flatten(fitted: Fitted) -> dict[str, Any]:
     models, n_members = fitted.models, 0
     if models and isinstance(models[0], Member):  # of one ensemble, which is kept once
         models, n_members = [models[0].ensemble], len(models)
+    if models and isinstance(models[0], LeftOut):  # of one formula, which is kept once
+        models, n_members = [models[0].whole], len(models)
     return {
         "format": FORMAT,
         "scheme": flat_scheme(rule.scheme),
@@ -124,9 +128,16 @@ def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
         model if columns is None else LabelledModel(model, classes[np.asarray(columns, dtype=np.intp)])
         for model, columns in zip(state["models"], state["labels"], strict=True)
     ]
-    if state["n_members"]:
-        models = [Member(models[0], number) for number in range(state["n_members"])]
     tensors = state["tensors"]
+    if state["n_members"]:
+        kind = Member if "judges" in tensors else LeftOut
+        if kind is LeftOut:
+            check_left_out(where, models[0], state["n_members"])
+        models = [kind(models[0], number) for number in range(state["n_members"])]
+    if is_full(scheme) and models:
+        n_cells, whole = len(groups.names), getattr(models[0], "model", None)
+        if not full_is_consistent(whole, len(tensors["judges"]), len(classes), n_cells):
+            raise damaged(where, "its model must hold the rows of full conformal prediction")
     if clusters is not None:
         return Fitted(rule, clusters_from(where, clusters, tensors, groups), models, decisions_of(tensors))
     return Fitted(rule, scores_from(tensors, groups), models, decisions_of(tensors))
@@ -135,6 +146,20 @@ def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
 def _flat_features(features: NamedColumns) -> dict[str, Any]:
     """Return the columns of the frame that came to fit, if one did."""
     return {"features": features.as_json()} if features.columns else {}
+
+
+def check_left_out(where: str, whole: Any, n_models: int) -> None:
+    """Refuse members without judges that are not models which leave one row out each."""
+    whole = whole.model if isinstance(whole, LabelledModel) else whole
+    is_whole = isinstance(whole, LeaveOneOut) and type(whole.model) in formulas()
+    if not is_whole or not is_consistent(whole, n_models):
+        raise damaged(where, "its members must be models that leave one of its rows out each")
+    try:
+        _ = whole.formula
+    except Exception as error:  # another version of scikit-learn, or numbers that nobody fitted
+        raise ValueError(
+            f"{where} has models that are worked out from their rows, and cannot be here: {error}. Fit it again."
+        ) from error
 
 
 def _columns_of_model(model: Any, classes: NDArray[Any]) -> list[int] | None:
@@ -227,7 +252,7 @@ _LIBRARIES = (*_ALWAYS, "xgboost", "lightgbm", "catboost")
 
 def _sizes(facts: Facts, names: Any) -> dict[str, int]:
     """Return the sizes of a classifier's tensors: a fold has a model, unless models judge together."""
-    folds = {} if "judges" in names else {"folds": facts["n_models"]}
+    folds = {} if "judges" in names else {"folds": facts["n_members"] or facts["n_models"]}
     models = {"models": facts["n_members"] or facts["n_models"], "models kept": facts["n_models"]}
     return {**sizes_of_groups(facts, names), **models, **folds, **DECISION_SIZES}
 
@@ -240,7 +265,7 @@ def _rules(facts: Facts, tensors: Tensors) -> Rules:
             ((counts >= -1) & (counts != 0) & (counts <= len(labels))).all()
             and int(np.maximum(counts, 0).sum()) == len(labels)
         ),
-        "it must have as many members as judges": lambda: facts["n_members"] == 0 or "judges" in tensors,
+        "its members must be those of one model": lambda: facts["n_members"] == 0 or facts["n_models"] == 1,
         "its labels must be among the classes": lambda: (
             (labels >= 0) & (labels < len(facts["classes"]["values"]))
         ).all(),

@@ -74,6 +74,8 @@ _DISTANCES = (
 # Parts of fitted models that are no estimators themselves; skops fills them without calling them.
 _PARTS = {
     "aptset.estimator.columns": "AsText DateParts OneText",
+    "aptset.estimator.full_conformal": "FullModel KernelDensityClassifier",
+    "aptset.estimator.leave_one_out": "LeaveOneOut",
     "catboost.core": "CatBoostClassifier",
     "lightgbm.basic": "Booster",
     "lightgbm.sklearn": "LGBMClassifier",

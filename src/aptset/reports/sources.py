@@ -17,7 +17,7 @@ from aptset.conformal.fold_scores import FoldScores
 from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import check_new_weights, effective_in_words
 from aptset.conformal.measure import Measure, Thresholds, p_values_of_one_model, sets_of_one_model
-from aptset.conformal.scheme import Scheme
+from aptset.conformal.scheme import Scheme, is_full
 from aptset.core.clusters import check_clusters, check_votes, plural, refuse_votes_and_labels
 from aptset.core.devices import is_on_device, on_host, tensor_of
 from aptset.core.groups import Groups, Ids, groups_overlap
@@ -75,6 +75,11 @@ def ask(
 ) -> Answer:
     """Return what a fitted classifier says about rows whose true labels are these columns, -1 for unknown ones."""
     classes, held_out, ids, mass = fitted.rule.classes, fitted.held_out, samples.ids, fitted.mass(samples)
+    if is_full(fitted.rule.scheme):
+        tally = fitted.tally(samples)
+        on_rows(len(samples))
+        sets = tally.sets(held_out, ids, levels, classes, may_be_empty)
+        return Answer(sets, tally.p_values(held_out, ids), tally.mass, None)
     if len(fitted.models) == 1:
         rows = _under(fitted.models[0], samples, classes, on_rows)
         sets = sets_of_one_model(held_out, rows, ids, levels, classes, may_be_empty, OF_ESTIMATOR, mass)
