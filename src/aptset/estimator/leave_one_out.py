@@ -43,7 +43,7 @@ def softmax(joint: Floats) -> Floats:
     return shares
 
 
-class Formula(ABC):
+class Downdate(ABC):
     """What the models without one row each say, from one fitted model and the rows that trained it.
 
     ``width`` is how many numbers are held for each model, row and class while they are worked out.
@@ -73,7 +73,7 @@ class Formula(ABC):
             return np.log(counts / (len(self.y) - 1))[:, None, :]
 
 
-class JointFormula(Formula):
+class JointFormula(Downdate):
     """A formula for the logarithm of the joint density of rows and classes."""
 
     def about(self, X: Any) -> OfModels:
@@ -392,7 +392,7 @@ class QuadraticFormula(JointFormula):
         return -0.5 * densities
 
 
-class NeighbourFormula(Formula):
+class NeighbourFormula(Downdate):
     """KNeighborsClassifier: without a row, the next one is a neighbour of those that it was a neighbour of.
 
     Equal distances decide nothing: which of them scikit-learn takes depends on the order of rows, on its tree and on
@@ -493,7 +493,7 @@ class NeighbourFormula(Formula):
         return said
 
 
-def formulas() -> dict[type, type[Formula]]:
+def formulas() -> dict[type, type[Downdate]]:
     """Return the formula of each kind of model; a subclass may do anything, and has none."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
     from sklearn.naive_bayes import BernoulliNB, GaussianNB, MultinomialNB
@@ -538,9 +538,9 @@ class LeaveOneOut(BaseEstimator):  # type: ignore[misc]
         return whole
 
     @property
-    def formula(self) -> Formula:
+    def formula(self) -> Downdate:
         """What is worked out from the rows, once."""
-        known: Formula | None = self.__dict__.get("_formula")
+        known: Downdate | None = self.__dict__.get("_formula")
         if known is None:
             kind = formulas()[type(self.model)]
             if issparse(self.X) and not issubclass(kind, CountFormula):
