@@ -17,8 +17,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import aptset
-from aptset.estimator import fitting, leave_one_out
-from aptset.estimator.leave_one_out import InexactError, LeaveOneOut
+from aptset.estimator import downdates, fitting, leave_one_out
+from aptset.estimator.downdates import InexactError
+from aptset.estimator.leave_one_out import LeaveOneOut
 
 MODELS = [
     KNeighborsClassifier(4),
@@ -144,8 +145,8 @@ def test_fit_parameters_float32_and_collinear_columns_are_fitted_row_by_row():
 def test_two_models_are_fitted_to_compare_with(monkeypatch):
     X, y, new = rows_of("iris", GaussianNB())
     expected = of_jackknife(subclass_of(GaussianNB())).fit(X, y).p_values(new)
-    priors = leave_one_out.Downdate.log_priors
-    monkeypatch.setattr(leave_one_out.Downdate, "log_priors", lambda self, rows: priors(self, rows) * 1.001)
+    priors = downdates.Downdate.log_priors
+    monkeypatch.setattr(downdates.Downdate, "log_priors", lambda self, rows: priors(self, rows) * 1.001)
     with pytest.warns(UserWarning, match="fitted one by one: a model without one row differs from its formula by"):
         classifier = of_jackknife(GaussianNB()).fit(X, y)
     assert classifier.fit_times_["fits"] == 30

@@ -44,7 +44,8 @@ class ConformalClassifier(Answering):
     calibration : str or object, default="split"
         Which rows train and which calibrate: "split" (:class:`Split`), "cv+" (:class:`CVPlus`), "jackknife+"
         (:class:`JackknifePlus`), "minimax" (:class:`Minimax`), "bootstrap" (:class:`Bootstrap`), "out-of-bag"
-        (:class:`OutOfBag`, for forests), or one with settings of its own. ``guarantee`` says what each promises.
+        (:class:`OutOfBag`, for forests), "full" (:class:`Full`, for neighbours), or one with settings of its own.
+        ``guarantee`` says what each promises.
     conformity : str, score or function of :class:`Places`, default="adaptive"
         How strange a label is for a row: "adaptive" ("aps"), "homogeneous" ("lac", "thr"), "regularized" ("raps"),
         "saps", "margin", "rank" ("topk"), a score with settings of its own, or any function. "auto" sets a fifth of the

@@ -30,11 +30,11 @@ from aptset.core.matrix import OF_ESTIMATOR, check_rows, tolerance_of
 from aptset.core.row_seeds import row_seeds
 from aptset.core.runner import Shared, with_bar
 from aptset.estimator.decisions import Decisions, remember_rows
+from aptset.estimator.downdates import InexactError
 from aptset.estimator.encoding import Encoding
 from aptset.estimator.leave_one_out import (
     FEWEST_ROWS,
     LARGEST_DIFFERENCE,
-    InexactError,
     LeaveOneOut,
     LeftOut,
     fits_quietly,

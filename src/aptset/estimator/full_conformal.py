@@ -230,12 +230,11 @@ class KernelDensityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     >>> import aptset
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = aptset.KernelDensityClassifier(bandwidth=0.5)
-    >>> model.fit(X, y).predict_proba(X[[0, 70]]).round(2)
+    >>> aptset.KernelDensityClassifier(bandwidth=0.5).fit(X, y).predict_proba(X[[0, 70]]).round(2)
     array([[1.  , 0.  , 0.  ],
            [0.  , 0.54, 0.46]])
-    >>> classifier = aptset.ConformalClassifier(model, calibration="full", random_state=0).fit(X, y)
-    >>> classifier.guarantee(0.05)
+    >>> model = aptset.KernelDensityClassifier(bandwidth=0.5)
+    >>> aptset.ConformalClassifier(model, calibration="full", random_state=0).fit(X, y).guarantee(0.05)
     0.95
     """
 

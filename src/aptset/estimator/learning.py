@@ -48,11 +48,11 @@ from aptset.core.tables import without_column
 from aptset.core.validate import check_choice, check_generator, draw_key
 from aptset.estimator import fitting
 from aptset.estimator.checks import check_estimator_can, check_one_kind, check_training_data
+from aptset.estimator.downdates import InexactError
 from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.fitted import Fitted, Rule
 from aptset.estimator.fitting import canonical_places
 from aptset.estimator.full_conformal import check_full_model, fit_full
-from aptset.estimator.leave_one_out import InexactError
 from aptset.estimator.named_columns import NamedColumns
 from aptset.kernels.rows import Rows
 from aptset.scores import Score
