@@ -56,7 +56,7 @@ def listen_to_log() -> None:
 def bind(host: str, port: int) -> socket.socket:
     """Return a socket that listens, once there is somebody who does."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family)
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, or asyncio leaves Nagle's delay on
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
