@@ -22,6 +22,7 @@ import orjson
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
 
 from aptset import AcceptanceThreshold, PredictionSets
 from aptset.conformal.measure import Measure, p_values_of_one_model, sets_of_one_model
@@ -29,6 +30,7 @@ from aptset.core.levels import Level
 from aptset.core.matrix import OF_ESTIMATOR
 from aptset.core.row_seeds import row_seeds
 from aptset.estimator.decisions import confidence_and_u, promise_in_words
+from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.fitted import Fitted
 from aptset.estimator.fitting import Samples
 from aptset.estimator.loading import load_folder
@@ -37,6 +39,21 @@ from aptset.estimator.storage import FACTS
 
 _KNOWN = ("rows", "ids", "groups", "alpha", "p_values")
 _LONGEST_ID = 200
+_OF_ROWS = ("row", "pair", "overlap")  # kinds of groups that may be told by a column
+_OF_NUMBERS = tuple(
+    f"sklearn.{name}."
+    for name in (
+        "discriminant_analysis",
+        "ensemble",
+        "linear_model",
+        "naive_bayes",
+        "neighbors",
+        "neural_network",
+        "preprocessing._data",
+        "svm",
+        "tree",
+    )
+)
 _NUMBERS = {int, float, bool, type(None)}
 
 
@@ -126,12 +143,23 @@ class Served:
         if digest_of(choice.folder) != self.name:
             raise ValueError(f"{choice.folder} was saved anew while it was loaded.")
         self.fitted: Fitted = self.classifier._fitted()
+        self._takes_arrays = self._drop_names()
         self.classes: list[Any] = [_plain(label) for label in self.classifier.classes_.tolist()]
         self.alpha = self.classifier.alpha if choice.alpha is None else choice.alpha
         self.level = self._level(self.alpha)
         self.source = self._check_source()
         self.level_of = lru_cache(maxsize=64)(self._level)
         self.decided = self._decided()
+
+    def _drop_names(self) -> bool:
+        """Tell whether rows of numbers may go to the models without a frame around them."""
+        if self.reader is not None or self.fitted.rule.groups.kind in _OF_ROWS or self.fitted.rule.weighing is not None:
+            return False
+        twins = [nameless(model) for model in self.fitted.models]
+        if any(twin is None for twin in twins):
+            return not hasattr(self.classifier, "feature_names_in_")
+        self.fitted = replace(self.fitted, models=twins)
+        return True
 
     def _level(self, alpha: Any) -> Level:
         level: Level
@@ -338,10 +366,9 @@ class Served:
         rule, u = self.fitted.rule, "fresh" if self.source == "fresh" else None
         by_id = np.array(ids, dtype=object) if self.source == "id" else None
         X = features = self.features(rows)
-        if isinstance(rows.columns, np.ndarray):
-            named = self._columns is not None
-            features = pd.DataFrame(rows.columns, columns=self._columns) if named else rows.columns
-            looks_at_names = rule.groups.kind in ("row", "pair", "overlap") or rule.weighing is not None
+        if isinstance(rows.columns, np.ndarray) and not self._takes_arrays:
+            features = pd.DataFrame(rows.columns, columns=self._columns)
+            looks_at_names = rule.groups.kind in _OF_ROWS or rule.weighing is not None
             X = features if looks_at_names else rows.columns
         samples, _ = rule.samples(X, rows.groups, u, by_id)
         return samples if X is features else replace(samples, X=features)
@@ -382,6 +409,30 @@ class Served:
         if answers.judged is None:
             return [None] * len(answers.guesses)
         return [orjson.dumps(members) for members in _members(answers.judged, self.classes)]
+
+
+def nameless(model: Any) -> Any:
+    """Return a twin of a fitted model that takes an array as the model takes a frame of numbers; None if none is known.
+
+    scikit-learn turns such a frame into an array, and compares the names: for one row that takes five times as long as
+    a prediction. Here the columns were put in their order before. Only estimators that do nothing else with a frame
+    are known to have such a twin; none that holds others, looks at columns by name, or has categories.
+    """
+    if isinstance(model, LabelledModel):
+        inner = nameless(model.model)
+        return None if inner is None else LabelledModel(inner, model.labels)
+    if type(model) is Pipeline and model.memory is None:
+        steps = [(name, nameless(step)) for name, step in model.steps]
+        return None if any(step is None for _, step in steps) else Pipeline(steps)
+    is_known = f"{type(model).__module__}.".startswith(_OF_NUMBERS) and hasattr(model, "get_params")
+    settings = model.get_params(deep=False).values() if is_known else ()
+    if not is_known or any(hasattr(value, "fit") for value in settings) or hasattr(model, "_sklearn_output_config"):
+        return None
+    if getattr(model, "is_categorical_", None) is not None:
+        return None
+    twin = object.__new__(type(model))
+    twin.__dict__.update({name: value for name, value in vars(model).items() if name != "feature_names_in_"})
+    return twin
 
 
 def digest_of(folder: Path) -> str:
