@@ -8,6 +8,7 @@ data frame of one row costs more to look at than to predict.
 from __future__ import annotations
 
 import struct
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -98,9 +99,9 @@ class Choice:
 
 @dataclass
 class Rows:
-    """Rows of one request: the columns by name, or one matrix of numbers in the order of the features."""
+    """Rows of one request: a matrix of numbers in the order of the features, or a frame."""
 
-    columns: Any
+    X: Any
     n_rows: int
     ids: list[str | None]
     groups: list[Any] | None
@@ -109,13 +110,10 @@ class Rows:
 
     def only(self, numbers: Sequence[int]) -> Rows:
         """Return some of the rows."""
-        if isinstance(self.columns, np.ndarray):
-            columns: Any = self.columns[list(numbers)]
-        else:
-            columns = self.columns.take(pa.array(numbers, pa.int64()))
+        X = self.X[list(numbers)] if isinstance(self.X, np.ndarray) else self.X.iloc[list(numbers)]
         groups = None if self.groups is None else [self.groups[number] for number in numbers]
         ids = [self.ids[number] for number in numbers]
-        return replace(self, columns=columns, n_rows=len(numbers), ids=ids, groups=groups)
+        return replace(self, X=X, n_rows=len(numbers), ids=ids, groups=groups)
 
 
 @dataclass
@@ -143,7 +141,7 @@ class Served:
         if digest_of(choice.folder) != self.name:
             raise ValueError(f"{choice.folder} was saved anew while it was loaded.")
         self.fitted: Fitted = self.classifier._fitted()
-        self._takes_arrays = self._drop_names()
+        self._of_arrays = self._without_names()
         self.classes: list[Any] = [_plain(label) for label in self.classifier.classes_.tolist()]
         self.alpha = self.classifier.alpha if choice.alpha is None else choice.alpha
         self.level = self._level(self.alpha)
@@ -151,15 +149,15 @@ class Served:
         self.level_of = lru_cache(maxsize=64)(self._level)
         self.decided = self._decided()
 
-    def _drop_names(self) -> bool:
-        """Tell whether rows of numbers may go to the models without a frame around them."""
-        if self.reader is not None or self.fitted.rule.groups.kind in _OF_ROWS or self.fitted.rule.weighing is not None:
-            return False
+    def _without_names(self) -> Fitted | None:
+        """Return what takes rows of numbers without a frame around them; None where the models look at names."""
+        rule = self.fitted.rule
+        if self.reader is not None or rule.groups.kind in _OF_ROWS or rule.weighing is not None:
+            return None
+        if not hasattr(self.classifier, "feature_names_in_"):
+            return self.fitted
         twins = [nameless(model) for model in self.fitted.models]
-        if any(twin is None for twin in twins):
-            return not hasattr(self.classifier, "feature_names_in_")
-        self.fitted = replace(self.fitted, models=twins)
-        return True
+        return None if any(twin is None for twin in twins) else replace(self.fitted, models=twins)
 
     def _level(self, alpha: Any) -> Level:
         level: Level
@@ -182,9 +180,10 @@ class Served:
             decisions = check_decisions(self.fitted)
         except ValueError:
             return None
-        threshold = decisions.acceptance(self.fitted.rule, decisions.is_first).threshold(
-            self.choice.error, self.choice.assurance
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that no row can be decided: /v1/model says so
+            learned = decisions.acceptance(self.fitted.rule, decisions.is_first)
+            threshold = learned.threshold(self.choice.error, self.choice.assurance)
         return threshold, decisions.of_asked(threshold, self.fitted.rule.groups)
 
     @cached_property
@@ -260,7 +259,7 @@ class Served:
         self._check_count(len(rows))
         ids, groups = self._ids_of_json(asked, rows), self._groups_of_json(asked, rows)
         return Rows(
-            self._columns_of_json(rows),
+            self._features_of_json(rows),
             len(rows),
             ids,
             groups,
@@ -272,14 +271,14 @@ class Served:
         if not 1 <= n_rows <= self.choice.most_rows:
             raise RequestError(f"rows must be 1 to {self.choice.most_rows:,}; got {n_rows:,}. Send several requests.")
 
-    def _columns_of_json(self, rows: list[Any]) -> Any:
+    def _features_of_json(self, rows: list[Any]) -> Any:
         values = [self._values(number, row) for number, row in enumerate(rows)]
         if self.reader is None and set(map(type, chain.from_iterable(values))) <= _NUMBERS:
             try:
                 return np.array(values, dtype=np.float64)
             except OverflowError as error:
                 raise RequestError("numbers must be within the range of a float64.") from error
-        return _table(dict(zip(self.names, zip(*values, strict=True), strict=True)))
+        return self._frame(_table(dict(zip(self.names, zip(*values, strict=True), strict=True))))
 
     def _values(self, number: int, row: Any) -> Any:
         """Return the values of a row in the order of the features; columns that the model does not know are ignored."""
@@ -324,10 +323,21 @@ class Served:
             for column in (self.id_column, self.group_column)
         )
         checked = check_ids([None] * table.num_rows if ids is None else ids, table.num_rows)
-        columns: Any = table.select(self.names)
+        columns, X = table.select(self.names), None
         if self.reader is None and all(map(_is_number, columns.schema.types)):
-            columns = np.column_stack([_floats(column) for column in columns.columns])
-        return Rows(columns, table.num_rows, checked, groups, _checked_alpha(alpha), p_values)
+            X = np.column_stack([_floats(column) for column in columns.columns])
+        return Rows(
+            self._frame(columns) if X is None else X, table.num_rows, checked, groups, _checked_alpha(alpha), p_values
+        )
+
+    def _frame(self, table: pa.Table) -> Any:
+        """Return columns of several kinds as the model takes them."""
+        if self.reader is None:
+            return pd.DataFrame({name: _series(table[name]) for name in self.names})
+        try:
+            return self.reader.frame(table)
+        except ValueError as error:
+            raise RequestError(str(error)) from error
 
     # Answering
 
@@ -335,10 +345,12 @@ class Served:
         """Return sets and guesses of rows; the model is asked once. ``ids`` are those that u may come from."""
         level = self.level if rows.alpha is None else self.level_of(rows.alpha)
         levels = [level] if level == self.level else [level, self.level]
-        samples = self._samples(rows, ids)
-        if len(self.fitted.models) > 1:
-            return self._answer_of_folds(samples, levels, rows.p_values)
-        fitted, classes = self.fitted, self.fitted.rule.classes
+        samples, fitted = self._samples(rows, ids), self.fitted
+        if self._of_arrays is not None and isinstance(samples.X, np.ndarray):
+            fitted = self._of_arrays
+        if len(fitted.models) > 1:
+            return self._answer_of_folds(fitted, samples, levels, rows.p_values)
+        classes = fitted.rule.classes
         under, mass = samples.under(fitted.models[0], classes), fitted.mass(samples)
         common = (classes, self.classifier.allow_empty, OF_ESTIMATOR)
         sets = sets_of_one_model(fitted.held_out, under, samples.ids, levels, *common, mass)
@@ -353,11 +365,11 @@ class Served:
                 (answers.ask,) = sets_of_one_model(of_asked, under, samples.ids, [level], *common)
         return answers
 
-    def _answer_of_folds(self, samples: Samples, levels: list[Level], with_p_values: bool) -> Answers:
+    def _answer_of_folds(self, fitted: Fitted, samples: Samples, levels: list[Level], with_p_values: bool) -> Answers:
         """Return the answers of several models together."""
         empty, jobs = self.classifier.allow_empty, self.classifier.n_jobs
-        sets, p_values, probabilities = self.fitted.answer(samples, levels[0], empty, jobs)
-        judged = self.fitted.sets(samples, levels[1:], empty, jobs)[0] if len(levels) > 1 else None
+        sets, p_values, probabilities = fitted.answer(samples, levels[0], empty, jobs)
+        judged = fitted.sets(samples, levels[1:], empty, jobs)[0] if len(levels) > 1 else None
         guesses = np.asarray(np.asarray(probabilities).argmax(axis=1), dtype=np.int64)
         return Answers(sets, judged, guesses, p_values=p_values if with_p_values else None)
 
@@ -365,26 +377,18 @@ class Served:
         """Return what the scores of rows depend on: a matrix is hashed as it is, and given to the model by name."""
         rule, u = self.fitted.rule, "fresh" if self.source == "fresh" else None
         by_id = np.array(ids, dtype=object) if self.source == "id" else None
-        X = features = self.features(rows)
-        if isinstance(rows.columns, np.ndarray) and not self._takes_arrays:
-            features = pd.DataFrame(rows.columns, columns=self._columns)
+        X = features = rows.X
+        if isinstance(X, np.ndarray) and self._of_arrays is None and self._columns is not None:
+            features = pd.DataFrame(X, columns=self._columns)
             looks_at_names = rule.groups.kind in _OF_ROWS or rule.weighing is not None
-            X = features if looks_at_names else rows.columns
+            X = features if looks_at_names else X
         samples, _ = rule.samples(X, rows.groups, u, by_id)
         return samples if X is features else replace(samples, X=features)
 
-    def features(self, rows: Rows) -> Any:
-        """Return rows as the model takes them: an array of numbers, or a frame."""
-        if isinstance(rows.columns, np.ndarray):
-            return rows.columns
-        if self.reader is not None:
-            return self.reader.frame(rows.columns)
-        return pd.DataFrame({name: _series(rows.columns[name]) for name in self.names})
-
     def digests(self, rows: Rows) -> list[str]:
         """Return what tells the content of a row, and what was asked about it, from any other."""
-        X, about = self.features(rows), f"{rows.alpha}{rows.p_values}"
-        return [f"{seed:x}{about}" for seed in row_seeds(X, 0).tolist()]
+        about = f"{rows.alpha}{rows.p_values}"
+        return [f"{seed:x}{about}" for seed in row_seeds(rows.X, 0).tolist()]
 
     def said(self, rows: Rows, ids: list[str], answers: Answers) -> list[bytes]:
         """Return the answer to each row as JSON."""
