@@ -44,7 +44,7 @@ class Client:
     """One connection that is kept open."""
 
     def __init__(self, port):
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
 
     connection = None
 

@@ -1,5 +1,6 @@
 """Real processes: signals, kills, and workers that share what they know."""
 
+import http.client
 import re
 import signal
 import subprocess
@@ -29,61 +30,57 @@ def start(folder, tmp_path):
         yield begin
 
 
-def test_a_kill_in_the_middle_loses_no_feedback_that_was_acknowledged(start):
-    (process, port), (X, y) = start("--workers", 2, "--mature", "never"), people(400, 1)
-    client, acknowledged = Client(port), []
-    client.sets(records(X), ids=list(range(400)))
-
-    def tell():
-        own = Client(port)
-        for number in range(400):
-            try:
-                own.tell((number, y[number]))
-            except OSError:
-                return
-            acknowledged.append(number)
-
-    teller = threading.Thread(target=tell)
-    teller.start()
-    while len(acknowledged) < 60:
-        time.sleep(0.005)
-    children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
-    for pid in [process.pid, *map(int, children.split())]:
-        subprocess.run(["kill", "-9", str(pid)], check=False)
-    teller.join()
-    process.wait()
-    _, port = start("--mature", "never")
-    again = Client(port)
-    kept = again.get("/v1/monitor")
-    assert kept["asked"] == 400
-    assert len(acknowledged) <= kept["labels"] <= len(acknowledged) + 1 < 400
-    assert again.tell(*[(number, y[number]) for number in acknowledged])["repeated"] == len(acknowledged)
-
-
-def test_workers_share_feedback_load_anew_and_finish_what_they_began(start, tmp_path):
+def test_a_kill_loses_nothing_and_workers_share_what_they_know(start, tmp_path):
+    """Kill in the middle of feedback; go on with two workers, which load anew, agree, and finish what they began."""
     fitted(seed=3).save(tmp_path / "model")
-    (process, port), (X, y) = start("--workers", 2, "--watch", 0, model=tmp_path / "model"), people(200, 2)
-    first = {Client(port).get("/v1/model")["model"] for _ in range(4)}
-    fitted(seed=4).save(tmp_path / "model")
-    process.send_signal(signal.SIGHUP)
-    while {Client(port).get("/v1/model")["model"] for _ in range(8)} & first:
-        time.sleep(0.05)
-    for number in range(20):  # each on a connection of its own, to whoever takes it
-        Client(port).sets(records(X[10 * number : 10 * number + 10]), ids=list(range(10 * number, 10 * number + 10)))
-    for number in range(0, 200, 20):
-        Client(port).tell(*[(one, y[one]) for one in range(number, number + 20)])
+    (process, port), (X, y) = start(model=tmp_path / "model"), people(300, 1)
+    acknowledged = tell_until_killed(process, port, X, y)
+    process, port = start("--workers", 2, "--watch", 0, model=tmp_path / "model")
+    kept = Client(port).get("/v1/monitor")
+    assert kept["asked"] == 300
+    assert len(acknowledged) <= kept["labels"] <= len(acknowledged) + 1 < 300
+    assert Client(port).tell(*[(number, y[number]) for number in acknowledged])["repeated"] == len(acknowledged)
+    for start_at in range(0, 300, 30):  # each on a connection of its own, to whoever takes it
+        Client(port).tell(*[(number, y[number]) for number in range(start_at, start_at + 30)])
     states = [Client(port).get("/v1/monitor") for _ in range(6)]
     assert all(state == states[0] for state in states)
-    assert states[0]["labels"] == states[0]["coverage"]["rows"] + states[0]["coverage"]["waiting"] == 200
-    answers = []
-    rows = records(people(5000, 3)[0])
+    assert states[0]["coverage"]["rows"] == 300
+    fitted(seed=4).save(tmp_path / "model")
+    process.send_signal(signal.SIGHUP)
+    while kept["model"] in {Client(port).get("/v1/model")["model"] for _ in range(8)}:
+        time.sleep(0.05)
+    answers, rows = [], records(people(5000, 3)[0])
     client = threading.Thread(target=lambda: answers.append(Client(port).sets(rows)))
     client.start()
     time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     client.join()
     assert [len(one) for one in answers] == [5000]
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
+
+
+def tell_until_killed(process, port, X, y):
+    """Return which feedback was acknowledged before the process was killed in the middle of it."""
+    acknowledged = []
+    Client(port).sets(records(X), ids=list(range(len(y))))
+
+    def tell():
+        own = Client(port)
+        for number in range(len(y)):
+            try:
+                own.tell((number, y[number]))
+            except (OSError, http.client.HTTPException):
+                return
+            acknowledged.append(number)
+
+    teller = threading.Thread(target=tell)
+    teller.start()
+    while len(acknowledged) < 40:
+        time.sleep(0.002)
+    process.kill()
+    teller.join()
+    process.wait()
+    return acknowledged
 
 
 def test_what_cannot_be_served_is_one_line(tmp_path, folder):

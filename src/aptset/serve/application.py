@@ -299,7 +299,7 @@ class Service:
             hashes[tag] = b64encode(sha256(inner.encode()).digest()).decode()
         policy = (
             f"default-src 'none'; style-src 'sha256-{hashes['style']}'; script-src 'sha256-{hashes['script']}'; "
-            "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+            "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
         return text, policy
 
@@ -432,17 +432,14 @@ def application(folder: str | Path, feedback: str | Path | None = None, **settin
     >>> import aptset, tempfile
     >>> from sklearn.datasets import load_iris
     >>> from sklearn.naive_bayes import GaussianNB
-    >>> from starlette.testclient import TestClient
     >>> from aptset.serve import application
     >>> X, y = load_iris(return_X_y=True, as_frame=True)
-    >>> classifier = aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     classifier.save(f"{folder}/iris")
-    ...     with TestClient(application(f"{folder}/iris")) as client:
-    ...         row = {**X.iloc[0].to_dict(), "id": "flower 1"}
-    ...         answer = client.post("/v1/sets", json={"rows": [row]}).json()["answers"][0]
-    >>> answer["set"], answer["u"]
-    ([0], 'id')
+    ...     aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X, y).save(f"{folder}/iris")
+    ...     app = application(f"{folder}/iris")  # uvicorn module:app
+    ...     app.state.service.store.close()
+    >>> sorted(route.path for route in app.routes)[-3:]
+    ['/v1/model', '/v1/monitor', '/v1/sets']
     """
     names = ("trust", "u", "alpha", "error", "assurance", "most_rows", "loader")
     choice = Choice(Path(folder), **{name: settings.pop(name) for name in names if name in settings})
