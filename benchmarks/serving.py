@@ -140,11 +140,12 @@ def one_row(paths: dict[str, Path], X: pd.DataFrame, count: int, rounds: int) ->
     try:
         for name, path in paths.items():
             model, (served, own) = aptset.load(path).models_[0], serve(path)
-            empty, sets = post(Connection(port), b"/empty"), post(Connection(own), b"/v1/sets")
             seconds: dict[str, list[float]] = {"model": [], "empty": [], "sets": []}
-            for _ in range(rounds):  # in turns, so that all meet the same weather
+            for _ in range(rounds):  # in turns, so that all meet the same weather; idle connections are closed
                 seconds["model"] += timed(model.predict_proba, frames, count)
+                empty = post(Connection(port), b"/empty")
                 seconds["empty"] += timed(empty, bodies, count)
+                sets = post(Connection(own), b"/v1/sets")
                 seconds["sets"] += timed(sets, bodies, count)
             served.terminate()
             medians = {key: float(np.median(values)) for key, values in seconds.items()}
@@ -209,8 +210,8 @@ def thousand_rows(path: Path, X: pd.DataFrame, count: int) -> dict[str, Any]:
     model, (process, port) = aptset.load(path).models_[0], serve(path)
     seconds: dict[str, list[float]] = {"model": [], "json": [], "arrow": []}
     try:
-        connection = Connection(port)
         for _ in range(count):
+            connection = Connection(port)
             seconds["model"] += timed(model.predict_proba, [rows], 1)
             for name, (body, kind) in bodies.items():
                 seconds[name] += timed(post(connection, b"/v1/sets", kind), [body], 1)

@@ -12,7 +12,7 @@ import uvicorn
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
-from aptset.serve import Choice, Service, Settings
+from aptset.serve import Choice, Service, ServiceSettings
 from aptset.serve.running import bind
 
 NAMES = ["age", "height", "weight"]
@@ -83,7 +83,7 @@ class Running(Client):
     def __init__(self, folder, feedback, **settings):
         names = ("trust", "u", "alpha", "error", "assurance", "most_rows", "loader")
         choice = Choice(Path(folder), **{name: settings.pop(name) for name in names if name in settings})
-        self.service = Service(Settings(choice, Path(feedback), **{"watch": 0, **settings}))
+        self.service = Service(ServiceSettings(choice, Path(feedback), **{"watch": 0, **settings}))
         bound = bind("127.0.0.1", 0)
         self.port = bound.getsockname()[1]
         config = uvicorn.Config(self.service.application(), log_level="error", lifespan="on", timeout_keep_alive=60)

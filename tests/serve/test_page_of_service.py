@@ -46,7 +46,7 @@ def test_the_page_follows_the_monitor(serve, opened, options):
     state = client.get("/v1/monitor")
     shown = tiles(page, "Coverage")
     assert shown["judged"] == "150"
-    assert shown["coverage"] == f"{100 * state['coverage']['share']:.1f} %"
+    assert shown["coverage"] == f"{100 * state['coverage']['share']:.1f}\u00a0%"
     assert tiles(page, "Rows acted on")["judged"] == str(state["error"]["rows"])
     assert state["coverage"]["sentence"] in page.inner_text("main")
     assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from aptset.cli.checks import check_mature_text
 from aptset.cli.inputs import artefact_of, check_artefact
 from aptset.cli.options import ERRORS, TRUST
 
@@ -50,6 +49,8 @@ def load_any(folder: Path, trust: Sequence[str]) -> tuple[Any, PlanReader | None
 
 
 def _time(option: str, text: str | None) -> timedelta | None:
+    from aptset.cli.checks import check_mature_text
+
     parsed = None if text is None else check_mature_text(text)
     if isinstance(parsed, int):
         raise click.UsageError(f"{option} must be a time such as 90d; got {text!r}.")
@@ -107,7 +108,8 @@ def serve(folder: str, source: str, errors: tuple[str, ...], **options: Any) -> 
       curl localhost:8000/v1/feedback -H 'content-type: application/json' -d '{"id": "a", "label": "ill"}'
     """
     from aptset.cli.acceptance_jobs import errors_of
-    from aptset.serve import Choice, Settings
+    from aptset.cli.checks import check_mature_text
+    from aptset.serve import Choice, ServiceSettings
     from aptset.serve.application import feedback_file
     from aptset.serve.running import run
 
@@ -123,7 +125,7 @@ def serve(folder: str, source: str, errors: tuple[str, ...], **options: Any) -> 
         options["max_rows"],
         load_any,
     )
-    settings = Settings(
+    settings = ServiceSettings(
         choice,
         feedback_file(path, options["feedback"]),
         None if options["mature"] == "never" else check_mature_text(options["mature"]),

@@ -32,8 +32,8 @@ except ImportError as error:  # the library alone does not need them
     raise ModuleNotFoundError(f"serving needs Starlette, uvicorn and orjson: {install('serve')}") from error
 
 from aptset.serve.monitors import Counters, Monitors, metrics_text
-from aptset.serve.served import Answers, Choice, RequestError, Rows, Served, id_text, version_of
-from aptset.serve.store import Asked, ConflictError, FeedbackStore, Recorded, UnknownIdError
+from aptset.serve.served import Choice, RequestError, RequestRows, RowAnswers, Served, id_text, version_of
+from aptset.serve.store import AskedRow, ConflictError, FeedbackStore, Recorded, UnknownIdError
 
 LOG = logging.getLogger("aptset.serve")
 ARROW, JSON = "application/vnd.apache.arrow.stream", "application/json"
@@ -57,7 +57,7 @@ _TITLES = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServiceSettings:
     """All that a service is started with."""
 
     choice: Choice
@@ -104,7 +104,7 @@ def check_token(path: Path) -> bytes:
 class Service:
     """One worker: the model, the store, and the application that Starlette runs."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServiceSettings) -> None:
         self.settings = replace(settings, run=settings.run or uuid4().hex)
         self.worker, self.counters = uuid4().hex, Counters()
         self._token = None if settings.token_file is None else check_token(settings.token_file)
@@ -206,7 +206,7 @@ class Service:
         return _joined([said[row] for row in range(rows.n_rows)])
 
     def _record(
-        self, current: Current, rows: Rows, ids: list[str], digests: list[str], may_be_known: bool
+        self, current: Current, rows: RequestRows, ids: list[str], digests: list[str], may_be_known: bool
     ) -> tuple[list[bytes], dict[str, Recorded]]:
         """Return the answers to rows; they are on disk when this returns."""
         served = current.served
@@ -219,12 +219,12 @@ class Service:
         said, judged = served.said(rows, ids, answers), served.judged(answers)
         groups = [None] * rows.n_rows if rows.groups is None else [str(group) for group in rows.groups]
         act = [False] * rows.n_rows if answers.act is None else answers.act.tolist()
-        asked = [Asked(*one) for one in zip(ids, digests, said, judged, act, groups, strict=True)]
+        asked = [AskedRow(*one) for one in zip(ids, digests, said, judged, act, groups, strict=True)]
         meanwhile = self.store.record(current.monitors.model, asked, may_be_known)
         self._note(answers, served)
         return said, meanwhile
 
-    def _note(self, answers: Answers, served: Served) -> None:
+    def _note(self, answers: RowAnswers, served: Served) -> None:
         self.counters.note_answers(answers, len(served.classes))
 
     async def sets(self, request: Request) -> Response:
@@ -425,7 +425,7 @@ def application(folder: str | Path, feedback: str | Path | None = None, **settin
     feedback : path, optional
         The SQLite file of what was asked and of the labels; beside the folder by default.
     **settings
-        Of :class:`Settings`, and ``trust``, ``u``, ``alpha``, ``error`` and ``assurance`` of its choice.
+        Of :class:`ServiceSettings`, and ``trust``, ``u``, ``alpha``, ``error`` and ``assurance`` of its choice.
 
     Examples
     --------
@@ -443,7 +443,7 @@ def application(folder: str | Path, feedback: str | Path | None = None, **settin
     """
     names = ("trust", "u", "alpha", "error", "assurance", "most_rows", "loader")
     choice = Choice(Path(folder), **{name: settings.pop(name) for name in names if name in settings})
-    return Service(Settings(choice, feedback_file(Path(folder), feedback), **settings)).application()
+    return Service(ServiceSettings(choice, feedback_file(Path(folder), feedback), **settings)).application()
 
 
 def feedback_file(folder: Path, given: str | Path | None) -> Path:

@@ -19,7 +19,7 @@ from aptset import CoverageMonitor, ErrorMonitor
 from aptset.arrow.layout import plain_label
 from aptset.metrics.coverage_distribution import central_range
 from aptset.metrics.estimates import share_of_count
-from aptset.serve.served import Answers, Served
+from aptset.serve.served import RowAnswers, Served
 from aptset.serve.store import FeedbackStore, Labelled
 
 _AT_ONCE = 65_536  # labels
@@ -196,7 +196,7 @@ class Counters:
             self.values[f'aptset_requests_total{{path="{path}",status="{status}"}}'] += 1
             self._observe("aptset_request_seconds", f'path="{path}",', SECONDS, seconds)
 
-    def note_answers(self, answers: Answers, n_classes: int) -> None:
+    def note_answers(self, answers: RowAnswers, n_classes: int) -> None:
         """Count rows and the sizes of their sets."""
         with self._lock:
             self.values["aptset_rows_total"] += len(answers.sizes)

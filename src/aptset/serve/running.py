@@ -19,7 +19,7 @@ from typing import Any
 from uuid import uuid4
 
 from aptset.core.validate import install
-from aptset.serve.application import LOG, Service, Settings, one_sentence
+from aptset.serve.application import LOG, Service, ServiceSettings, one_sentence
 
 try:
     import uvicorn
@@ -32,7 +32,7 @@ _MOST_DEATHS = 5
 _HANGUP = getattr(signal, "SIGHUP", None)  # Windows has none
 
 
-def run(settings: Settings) -> int:
+def run(settings: ServiceSettings) -> int:
     """Serve until a signal says stop; return the status of the process."""
     listen_to_log()
     settings = replace(settings, run=uuid4().hex)
@@ -74,7 +74,7 @@ def address_of(bound: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def work(settings: Settings, bound: socket.socket) -> int:
+def work(settings: ServiceSettings, bound: socket.socket) -> int:
     """Serve in this process."""
     for number in (signal.SIGTERM, signal.SIGINT):  # which uvicorn raises again once it is done
         signal.signal(number, lambda *_: None)
@@ -90,6 +90,7 @@ def work(settings: Settings, bound: socket.socket) -> int:
         log_level="error",
         access_log=False,
         server_header=False,
+        timeout_keep_alive=75,  # longer than proxies keep a connection, so that it is theirs to close
         timeout_graceful_shutdown=int(settings.timeout) + 1,
         lifespan="on",
     )
@@ -110,7 +111,7 @@ async def _serve(server: uvicorn.Server, service: Service, bound: socket.socket)
     await server.serve(sockets=[bound])
 
 
-def _work_in_child(settings: Settings, bound: socket.socket) -> None:
+def _work_in_child(settings: ServiceSettings, bound: socket.socket) -> None:
     listen_to_log()
     sys.exit(work(settings, bound))
 
@@ -118,7 +119,7 @@ def _work_in_child(settings: Settings, bound: socket.socket) -> None:
 class _Workers:
     """Several workers on one socket."""
 
-    def __init__(self, settings: Settings, bound: socket.socket) -> None:
+    def __init__(self, settings: ServiceSettings, bound: socket.socket) -> None:
         self._settings, self._bound = settings, bound
         self._context, self._stop, self._deaths = get_context("spawn"), False, 0
         self._children: list[Any] = []

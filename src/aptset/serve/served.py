@@ -62,7 +62,7 @@ class RequestError(ValueError):
     """What a client can mend: the sentence says how."""
 
 
-class Reader(Protocol):
+class RowReader(Protocol):
     """How rows of a table become rows of X, where the folder says so: that of ``aptset run`` does."""
 
     names: Sequence[str]
@@ -75,10 +75,10 @@ class Reader(Protocol):
         ...
 
 
-Loader = Callable[[Path, Sequence[str]], tuple[Any, Reader | None]]
+Loader = Callable[[Path, Sequence[str]], tuple[Any, RowReader | None]]
 
 
-def load_plain(folder: Path, trust: Sequence[str]) -> tuple[Any, Reader | None]:
+def load_plain(folder: Path, trust: Sequence[str]) -> tuple[Any, RowReader | None]:
     """Return the classifier of a folder that was saved from Python."""
     return load_folder(folder, trust=list(trust))[0], None
 
@@ -98,7 +98,7 @@ class Choice:
 
 
 @dataclass
-class Rows:
+class RequestRows:
     """Rows of one request: a matrix of numbers in the order of the features, or a frame."""
 
     X: Any
@@ -108,7 +108,7 @@ class Rows:
     alpha: Any = None
     p_values: bool = False
 
-    def only(self, numbers: Sequence[int]) -> Rows:
+    def only(self, numbers: Sequence[int]) -> RequestRows:
         """Return some of the rows."""
         X = self.X[list(numbers)] if isinstance(self.X, np.ndarray) else self.X.iloc[list(numbers)]
         groups = None if self.groups is None else [self.groups[number] for number in numbers]
@@ -117,7 +117,7 @@ class Rows:
 
 
 @dataclass
-class Answers:
+class RowAnswers:
     """What the model says about rows; ``judged`` are the sets at the level of the monitor."""
 
     sets: PredictionSets
@@ -244,7 +244,7 @@ class Served:
 
     # Reading what came
 
-    def rows_of_json(self, body: bytes) -> Rows:
+    def rows_of_json(self, body: bytes) -> RequestRows:
         """Return the rows of a JSON request."""
         try:
             asked = orjson.loads(body)
@@ -258,7 +258,7 @@ class Served:
         rows = asked["rows"]
         self._check_count(len(rows))
         ids, groups = self._ids_of_json(asked, rows), self._groups_of_json(asked, rows)
-        return Rows(
+        return RequestRows(
             self._features_of_json(rows),
             len(rows),
             ids,
@@ -311,7 +311,7 @@ class Served:
             raise RequestError("groups must be a list with one group for each row.")
         return given
 
-    def rows_of_arrow(self, body: bytes, alpha: Any, p_values: bool) -> Rows:
+    def rows_of_arrow(self, body: bytes, alpha: Any, p_values: bool) -> RequestRows:
         """Return the rows of an Arrow IPC stream, whose columns go by name."""
         table = read_stream(body, self.choice.most_rows)
         self._check_count(table.num_rows)
@@ -326,7 +326,7 @@ class Served:
         columns, X = table.select(self.names), None
         if self.reader is None and all(map(_is_number, columns.schema.types)):
             X = np.column_stack([_floats(column) for column in columns.columns])
-        return Rows(
+        return RequestRows(
             self._frame(columns) if X is None else X, table.num_rows, checked, groups, _checked_alpha(alpha), p_values
         )
 
@@ -341,7 +341,7 @@ class Served:
 
     # Answering
 
-    def answer(self, rows: Rows, ids: list[str]) -> Answers:
+    def answer(self, rows: RequestRows, ids: list[str]) -> RowAnswers:
         """Return sets and guesses of rows; the model is asked once. ``ids`` are those that u may come from."""
         level = self.level if rows.alpha is None else self.level_of(rows.alpha)
         levels = [level] if level == self.level else [level, self.level]
@@ -355,7 +355,7 @@ class Served:
         common = (classes, self.classifier.allow_empty, OF_ESTIMATOR)
         sets = sets_of_one_model(fitted.held_out, under, samples.ids, levels, *common, mass)
         guesses = np.asarray(under.probabilities.argmax(axis=1), dtype=np.int64)
-        answers = Answers(sets[0], sets[1] if len(sets) > 1 else None, guesses)
+        answers = RowAnswers(sets[0], sets[1] if len(sets) > 1 else None, guesses)
         if rows.p_values:
             answers.p_values = p_values_of_one_model(fitted.held_out, under, samples.ids, OF_ESTIMATOR, mass)
         if self.decided is not None:
@@ -365,15 +365,17 @@ class Served:
                 (answers.ask,) = sets_of_one_model(of_asked, under, samples.ids, [level], *common)
         return answers
 
-    def _answer_of_folds(self, fitted: Fitted, samples: Samples, levels: list[Level], with_p_values: bool) -> Answers:
+    def _answer_of_folds(
+        self, fitted: Fitted, samples: Samples, levels: list[Level], with_p_values: bool
+    ) -> RowAnswers:
         """Return the answers of several models together."""
         empty, jobs = self.classifier.allow_empty, self.classifier.n_jobs
         sets, p_values, probabilities = fitted.answer(samples, levels[0], empty, jobs)
         judged = fitted.sets(samples, levels[1:], empty, jobs)[0] if len(levels) > 1 else None
         guesses = np.asarray(np.asarray(probabilities).argmax(axis=1), dtype=np.int64)
-        return Answers(sets, judged, guesses, p_values=p_values if with_p_values else None)
+        return RowAnswers(sets, judged, guesses, p_values=p_values if with_p_values else None)
 
-    def _samples(self, rows: Rows, ids: list[str]) -> Samples:
+    def _samples(self, rows: RequestRows, ids: list[str]) -> Samples:
         """Return what the scores of rows depend on: a matrix is hashed as it is, and given to the model by name."""
         rule, u = self.fitted.rule, "fresh" if self.source == "fresh" else None
         by_id = np.array(ids, dtype=object) if self.source == "id" else None
@@ -385,12 +387,12 @@ class Served:
         samples, _ = rule.samples(X, rows.groups, u, by_id)
         return samples if X is features else replace(samples, X=features)
 
-    def digests(self, rows: Rows) -> list[str]:
+    def digests(self, rows: RequestRows) -> list[str]:
         """Return what tells the content of a row, and what was asked about it, from any other."""
         about = f"{rows.alpha}{rows.p_values}"
         return [f"{seed:x}{about}" for seed in row_seeds(rows.X, 0).tolist()]
 
-    def said(self, rows: Rows, ids: list[str], answers: Answers) -> list[bytes]:
+    def said(self, rows: RequestRows, ids: list[str], answers: RowAnswers) -> list[bytes]:
         """Return the answer to each row as JSON."""
         alpha, classes = self.alpha if rows.alpha is None else rows.alpha, self.classes
         sets, guesses = _members(answers.sets, classes), answers.guesses.tolist()
@@ -408,7 +410,7 @@ class Served:
             made.append(orjson.dumps({**one, "alpha": alpha, "u": source, "model": self.name}))
         return made
 
-    def judged(self, answers: Answers) -> list[bytes | None]:
+    def judged(self, answers: RowAnswers) -> list[bytes | None]:
         """Return the sets at the level of the monitor, where they are others than those that were answered."""
         if answers.judged is None:
             return [None] * len(answers.guesses)

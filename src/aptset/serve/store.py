@@ -48,7 +48,7 @@ class ConflictError(ValueError):
     """An id that says one thing now, and said another before."""
 
 
-class Asked(NamedTuple):
+class AskedRow(NamedTuple):
     """A row to be recorded: what it was answered, and what its set at the level of the monitor was, if another."""
 
     id: str
@@ -165,7 +165,7 @@ class FeedbackStore:
         with self._reads.reading() as sqlite:
             return _known(sqlite, ids)
 
-    def record(self, model: int, rows: Sequence[Asked], may_be_known: bool) -> dict[str, Recorded]:
+    def record(self, model: int, rows: Sequence[AskedRow], may_be_known: bool) -> dict[str, Recorded]:
         """Record rows in the order of asking; return those that somebody else has recorded meanwhile."""
         with self._asks.writing() as sqlite:
             known = _known(sqlite, [row.id for row in rows]) if may_be_known else {}
