@@ -35,6 +35,7 @@ from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.fitted import Fitted
 from aptset.estimator.fitting import Samples
 from aptset.estimator.loading import load_folder
+from aptset.estimator.named_columns import NUMBERS
 from aptset.estimator.predicting import check_decisions
 from aptset.estimator.storage import FACTS
 
@@ -154,6 +155,8 @@ class Served:
         rule = self.fitted.rule
         if self.reader is not None or rule.groups.kind in _OF_ROWS or rule.weighing is not None:
             return None
+        if any(column.kind not in NUMBERS for column in rule.columns.columns):
+            return None
         if not hasattr(self.classifier, "feature_names_in_"):
             return self.fitted
         twins = [nameless(model) for model in self.fitted.models]
@@ -199,7 +202,11 @@ class Served:
     @cached_property
     def kinds(self) -> dict[str, str]:
         """What each feature is: a number, a text, a date, or any of them where the folder does not say."""
-        return dict.fromkeys(self.names, "any") if self.reader is None else dict(self.reader.kinds)
+        if self.reader is not None:
+            return dict(self.reader.kinds)
+        words = {**dict.fromkeys(NUMBERS, "number"), **dict.fromkeys(("text", "category"), "category")}
+        known = {str(column.name): column.kind for column in self.fitted.rule.columns.columns}
+        return {name: words.get(known.get(name, ""), "any") for name in self.names}
 
     @cached_property
     def id_column(self) -> str | None:
@@ -379,13 +386,10 @@ class Served:
         """Return what the scores of rows depend on: a matrix is hashed as it is, and given to the model by name."""
         rule, u = self.fitted.rule, "fresh" if self.source == "fresh" else None
         by_id = np.array(ids, dtype=object) if self.source == "id" else None
-        X = features = rows.X
+        X = rows.X
         if isinstance(X, np.ndarray) and self._of_arrays is None and self._columns is not None:
-            features = pd.DataFrame(X, columns=self._columns)
-            looks_at_names = rule.groups.kind in _OF_ROWS or rule.weighing is not None
-            X = features if looks_at_names else X
-        samples, _ = rule.samples(X, rows.groups, u, by_id)
-        return samples if X is features else replace(samples, X=features)
+            X = pd.DataFrame(X, columns=self._columns)
+        return rule.samples(X, rows.groups, u, by_id)[0]
 
     def digests(self, rows: RequestRows) -> list[str]:
         """Return what tells the content of a row, and what was asked about it, from any other."""
