@@ -31,7 +31,7 @@ try:
 except ImportError as error:  # the library alone does not need them
     raise ModuleNotFoundError(f"serving needs Starlette, uvicorn and orjson: {install('serve')}") from error
 
-from aptset.serve.monitors import Counters, Monitors, metrics_text
+from aptset.serve.monitors import Monitors, ServiceCounters, metrics_text
 from aptset.serve.served import Choice, RequestError, RequestRows, RowAnswers, Served, id_text, version_of
 from aptset.serve.store import AskedRow, ConflictError, FeedbackStore, Recorded, UnknownIdError
 
@@ -106,7 +106,7 @@ class Service:
 
     def __init__(self, settings: ServiceSettings) -> None:
         self.settings = replace(settings, run=settings.run or uuid4().hex)
-        self.worker, self.counters = uuid4().hex, Counters()
+        self.worker, self.counters = uuid4().hex, ServiceCounters()
         self._token = None if settings.token_file is None else check_token(settings.token_file)
         self.store = FeedbackStore(settings.feedback, settings.mature)
         self.current = self._load()

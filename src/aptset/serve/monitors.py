@@ -179,7 +179,7 @@ _HELP = {
 }
 
 
-class Counters:
+class ServiceCounters:
     """What one worker has counted, by name and labels as Prometheus writes them."""
 
     def __init__(self) -> None:
