@@ -42,6 +42,7 @@ from aptset.cli.options import (
     show,
     with_options,
 )
+from aptset.cli.serving import serve
 from aptset.cli.start import leave_quietly
 
 try:
@@ -217,5 +218,5 @@ def completion(shell: str) -> None:
     click.echo(completed(main, {}, "aptset", "_APTSET_COMPLETE").source())
 
 
-for command in (*predictions.COMMANDS, *cli_reports.COMMANDS, *cli_experiments.COMMANDS):
+for command in (*predictions.COMMANDS, *cli_reports.COMMANDS, *cli_experiments.COMMANDS, serve):
     main.add_command(command)

@@ -26,7 +26,7 @@ _TYPES = {
     **dict.fromkeys(("categorical", "enum", "dictionary"), "category"),
     **dict.fromkeys(("str", "string", "large_string", "utf8"), "text"),
 }
-_NUMBERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "bool")
+NUMBERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "bool")
 
 
 def missing_columns(missing: Sequence[Any], names: Sequence[Any], where: str = "") -> ValueError:
@@ -235,7 +235,7 @@ def _retyped(X: Any, column: ColumnOfFit, kind: str) -> Any:
     if not hasattr(X, "iloc"):
         return _retyped_elsewhere(X, column, kind)
     values = X[column.name]
-    if column.kind in _NUMBERS:
+    if column.kind in NUMBERS:
         return _as_numbers(values, column.kind, kind)
     if column.kind == "category":
         return _as_category(values, column)
@@ -250,7 +250,7 @@ def _as_numbers(values: Any, wanted: str, kind: str) -> Any:
     """Return numbers of the wanted type; as float64 where some are missing, None where some are no numbers."""
     import pandas as pd
 
-    if kind in _NUMBERS:
+    if kind in NUMBERS:
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
     elif kind == "object" and all(is_missing(one) or isinstance(one, Real | Decimal | np.bool_) for one in values):
         numbers = np.array([math.nan if is_missing(one) else float(one) for one in values])
@@ -313,7 +313,7 @@ def _retyped_elsewhere(X: Any, column: ColumnOfFit, kind: str) -> Any:
     import narwhals.stable.v2 as nw
 
     values = nw.from_native(X, eager_only=True)[column.name]
-    if column.kind in _NUMBERS and kind in (*_NUMBERS, "null"):
+    if column.kind in NUMBERS and kind in (*NUMBERS, "null"):
         name = {"bool": "Boolean"}.get(column.kind, column.kind.replace("int", "Int").replace("float", "Float"))
         wanted = getattr(nw, name.replace("uI", "UI"))
     elif column.kind in ("text", "category") and kind in ("text", "category", "null"):
@@ -324,7 +324,7 @@ def _retyped_elsewhere(X: Any, column: ColumnOfFit, kind: str) -> Any:
         cast = values.cast(wanted)
     except Exception:  # each library has errors of its own for values that do not fit
         return None
-    return cast if column.kind not in _NUMBERS or _are_equal(cast.to_list(), values.to_list()) else None
+    return cast if column.kind not in NUMBERS or _are_equal(cast.to_list(), values.to_list()) else None
 
 
 def _are_equal(one: list[Any], other: list[Any]) -> bool:
