@@ -165,7 +165,7 @@ def audit_table(
             warn_of_clusters(file, replace(rows, groups=None), replace(asked, choice=choice), estimator)
         audited_model = model_for(file.path, rows.plan, estimator, calibrations)
     times = None if time is None else times_of(file, time, rows.numbers, dates)
-    found = audit(
+    result = audit(
         audited_model,
         rows.features,
         rows.labels,
@@ -177,7 +177,7 @@ def audit_table(
         folder=out / "splits",
         **settings,
     )
-    audited = replace(found, remarks=(*rows.remarks, *remarks, *found.remarks))
+    audited = replace(result, remarks=(*rows.remarks, *remarks, *result.remarks))
     audited.report(out / "audit.html", f"{file.path.name}: is the promise kept?")
     return audited, ["audit.html", *_write_splits(audited, out)]
 

@@ -32,7 +32,7 @@ except ImportError as error:  # the library alone does not need them
     raise ModuleNotFoundError(f"serving needs Starlette, uvicorn and orjson: {install('serve')}") from error
 
 from aptset.serve.monitors import Monitors, ServiceCounters, metrics_text
-from aptset.serve.served import Choice, RequestError, RequestRows, RowAnswers, Served, id_text, version_of
+from aptset.serve.served import Choice, RequestError, RequestRows, RowAnswers, ServedModel, id_text, version_of
 from aptset.serve.store import AskedRow, ConflictError, FeedbackStore, Recorded, UnknownIdError
 
 LOG = logging.getLogger("aptset.serve")
@@ -88,7 +88,7 @@ class ProblemError(Exception):
 class Current:
     """The model that answers and what watches it: replaced as a whole, so that no answer is made by two."""
 
-    served: Served
+    served: ServedModel
     monitors: Monitors
     version: tuple[int, int, int]
 
@@ -121,7 +121,7 @@ class Service:
 
     def _load(self) -> Current:
         version = version_of(self.settings.choice.folder)
-        served = Served(self.settings.choice)
+        served = ServedModel(self.settings.choice)
         return Current(served, Monitors(self.store, served, self.settings.alarm), version)
 
     async def reload(self) -> bool:
@@ -224,7 +224,7 @@ class Service:
         self._note(answers, served)
         return said, meanwhile
 
-    def _note(self, answers: RowAnswers, served: Served) -> None:
+    def _note(self, answers: RowAnswers, served: ServedModel) -> None:
         self.counters.note_answers(answers, len(served.classes))
 
     async def sets(self, request: Request) -> Response:
@@ -556,7 +556,7 @@ _KINDS: dict[str, Any] = {
 }
 
 
-def openapi_of(served: Served) -> dict[str, Any]:
+def openapi_of(served: ServedModel) -> dict[str, Any]:
     """Return the description of the service, with the features and classes of the model (OpenAPI 3.1)."""
     label: dict[str, Any] = {"enum": served.classes}
     features = {name: _KINDS[served.kinds[name]] for name in served.names}

@@ -19,7 +19,7 @@ from aptset import CoverageMonitor, ErrorMonitor
 from aptset.arrow.layout import plain_label
 from aptset.metrics.coverage_distribution import central_range
 from aptset.metrics.estimates import share_of_count
-from aptset.serve.served import RowAnswers, Served
+from aptset.serve.served import RowAnswers, ServedModel
 from aptset.serve.store import FeedbackStore, Labelled
 
 _AT_ONCE = 65_536  # labels
@@ -30,7 +30,7 @@ _CONFIDENCE = 0.95
 class Monitors:
     """The monitors of one model: of coverage, and of errors among the rows that are acted on."""
 
-    def __init__(self, store: FeedbackStore, served: Served, alarm: float) -> None:
+    def __init__(self, store: FeedbackStore, served: ServedModel, alarm: float) -> None:
         self._store, self._served, self._lock, self._fed = store, served, Lock(), 0
         self.model = store.number_of(served.name, served.classes)
         self.coverage: CoverageMonitor | None = None
@@ -104,7 +104,7 @@ class Monitors:
 class _Groups:
     """The group that a monitor judges a row in: none, that of the row, that of its label, or both."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: ServedModel) -> None:
         groups, classes = served.fitted.rule.groups, served.classes
         self._kind, self.is_plain = groups.kind, groups.kind == "all"
         labels = [plain_label(str(label)) for label in classes]

@@ -133,7 +133,7 @@ class RowAnswers:
         self.sizes = (self.sets if self.judged is None else self.judged).sizes
 
 
-class Served:
+class ServedModel:
     """The classifier of a folder, ready to answer."""
 
     def __init__(self, choice: Choice) -> None:
