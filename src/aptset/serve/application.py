@@ -194,7 +194,7 @@ class Service:
         digests = served.digests(rows)
         known = self.store.known(by_client)
         new = [row for row, id_ in enumerate(rows.ids) if id_ not in known]
-        said = {row: _same(rows.ids[row], digests[row], known) for row in range(rows.n_rows) if row not in set(new)}
+        said = {row: _same(id_, digests[row], known) for row, id_ in enumerate(rows.ids) if id_ in known}
         if new:
             few = rows if len(new) == rows.n_rows else rows.only(new)
             ids = [id_ or uuid4().hex for id_ in few.ids]

@@ -200,19 +200,19 @@ class ServiceCounters:
         """Count rows and the sizes of their sets."""
         with self._lock:
             self.values["aptset_rows_total"] += len(answers.sizes)
-            for size in answers.sizes.tolist():
-                self.values["aptset_empty_sets_total"] += size == 0
-                self.values["aptset_full_sets_total"] += size == n_classes
-                self._observe("aptset_set_size", "", SIZES, size)
+            for size, n_rows in Counter(answers.sizes.tolist()).items():
+                self.values["aptset_empty_sets_total"] += n_rows * (size == 0)
+                self.values["aptset_full_sets_total"] += n_rows * (size == n_classes)
+                self._observe("aptset_set_size", "", SIZES, size, n_rows)
             if answers.act is not None:
                 self.values["aptset_acted_rows_total"] += int(answers.act.sum())
 
-    def _observe(self, name: str, labels: str, bounds: tuple[float, ...], value: float) -> None:
+    def _observe(self, name: str, labels: str, bounds: tuple[float, ...], value: float, times: int = 1) -> None:
         bound = next((f"{bound:g}" for bound in bounds if value <= bound), "+Inf")
-        self.values[f'{name}_bucket{{{labels}le="{bound}"}}'] += 1
+        self.values[f'{name}_bucket{{{labels}le="{bound}"}}'] += times
         inner = f"{{{labels.rstrip(',')}}}" if labels else ""
-        self.values[f"{name}_sum{inner}"] += value  # type: ignore[assignment]
-        self.values[f"{name}_count{inner}"] += 1
+        self.values[f"{name}_sum{inner}"] += value * times  # type: ignore[assignment]
+        self.values[f"{name}_count{inner}"] += times
 
     def copy(self) -> dict[str, float]:
         """Return what was counted so far."""
