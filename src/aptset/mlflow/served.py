@@ -133,7 +133,7 @@ def levels_of(params: dict[str, Any]) -> list[Any]:
         ) from None
 
 
-class Served:
+class PyfuncModel:
     """A classifier or a calibration behind ``mlflow.pyfunc``."""
 
     def __init__(self, folder: Path) -> None:
@@ -235,6 +235,6 @@ def with_models(classifier: Any, models: list[Any]) -> Any:
     return type(classifier)(**settings)._keep(replace(fitted, models=kept))
 
 
-def _load_pyfunc(path: str) -> Served:
+def _load_pyfunc(path: str) -> PyfuncModel:
     """Return what MLflow asks for predictions."""
-    return Served(Path(path))
+    return PyfuncModel(Path(path))
