@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
@@ -120,15 +121,17 @@ def save_model(
         whole = Model() if mlflow_model is None else mlflow_model
         facts = _facts(sets, described)
         whole.add_flavor("aptset", aptset_version=facts["versions"]["aptset"], data=_DATA, kind=type(sets).__name__)
-        mlflow.pyfunc.save_model(
-            str(path),
-            loader_module="aptset.mlflow",
-            data_path=str(data),
-            mlflow_model=whole,
-            signature=_signature(described, acceptance),
-            metadata={**(whole.metadata or {}), **(metadata or {}), "aptset": facts},
-            pip_requirements=pip_requirements or _requirements(facts["versions"]),
-        )
+        with warnings.catch_warnings():  # MLflow asks for an example of rows, to guess a signature that is known here
+            warnings.filterwarnings("ignore", message=".*input example was not provided")
+            mlflow.pyfunc.save_model(
+                str(path),
+                loader_module="aptset.mlflow",
+                data_path=str(data),
+                mlflow_model=whole,
+                signature=_signature(described, acceptance),
+                metadata={**(whole.metadata or {}), **(metadata or {}), "aptset": facts},
+                pip_requirements=pip_requirements or _requirements(facts["versions"]),
+            )
 
 
 def log_model(

@@ -100,7 +100,9 @@ class Description:
             return frame[self.columns[0]].tolist()
         if self.kind == "arrays":
             return np.array(frame[self.columns[0]].tolist())
-        matrix, other = matrix_of_table(frame[self.columns].map(lambda one: math.nan if is_missing(one) else one))
+        matrix, other = matrix_of_table(frame[self.columns])
+        if matrix is None:  # a column of nulls alone holds objects
+            matrix, other = matrix_of_table(frame[self.columns].map(lambda one: math.nan if is_missing(one) else one))
         if matrix is None:
             raise TypeError(f"column {other!r} must hold numbers.")
         return matrix
@@ -131,11 +133,7 @@ def levels_of(params: dict[str, Any]) -> list[Any]:
         ) from None
 
 
-def _texts(labels: NDArray[Any]) -> list[str]:
-    return [str(label) for label in labels.tolist()]
-
-
-class Served:
+class PyfuncModel:
     """A classifier or a calibration behind ``mlflow.pyfunc``."""
 
     def __init__(self, folder: Path) -> None:
@@ -193,11 +191,8 @@ class Served:
         classes = of_levels[""].classes
         columns["guess"] = texts_of(classes[np.argmax(probabilities, axis=1)])
         if self.acceptance is not None:
-            of_rows = asdict(replace(request, u=None if request.ids is not None else request.u))
-            by_group = None if self.acceptance.is_one else of_rows["groups"]
-            columns["act"] = self.acceptance.accept(
-                probabilities, **{**of_rows, "groups": by_group}, logits=self.description.logits
-            )
+            of_rows = replace(request, groups=None) if self.acceptance.is_one else request
+            columns["act"] = self.acceptance.accept(probabilities, logits=self.description.logits, **asdict(of_rows))
         if p_values is not None:
             names = texts_of(classes)
             columns["p_values"] = [dict(zip(names, row, strict=True)) for row in np.asarray(p_values).tolist()]
@@ -240,6 +235,6 @@ def with_models(classifier: Any, models: list[Any]) -> Any:
     return type(classifier)(**settings)._keep(replace(fitted, models=kept))
 
 
-def _load_pyfunc(path: str) -> Served:
+def _load_pyfunc(path: str) -> PyfuncModel:
     """Return what MLflow asks for predictions."""
-    return Served(Path(path))
+    return PyfuncModel(Path(path))
