@@ -114,8 +114,9 @@ class CudaEngine:
         columns, layout = layout.columns, layout._replace(lanes=32, vector=1, piece=layout.vector)
         kernel, shared, defines = "label_scores_carefully", room_bytes(columns), defines_of(layout, job, IN_TILES=0)
         if columns <= _WIDEST_IN_LANES:
-            kernel, shared = "label_scores", layout.tile_bytes("logit_scores.cu")
-            defines = defines_of(layout, job, FOLDS=folds_of(columns), IN_TILES=int(shared > 0))
+            folds, tiles = folds_of(columns), layout.tile_bytes("logit_scores.cu")
+            kernel, shared = "label_scores", (BLOCK * 8 << folds) + tiles
+            defines = defines_of(layout, job, FOLDS=folds, IN_TILES=int(tiles > 0))
         self.starts.run("logit_scores.cu", defines, kernel, self._blocks(job, 4, 32), BLOCK, shared, job, *where)
 
     def mask(self, rows: Any, thresholds: Any, min_size: int) -> tuple[Any, Any]:
