@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core import validate
+from aptset.kernels.blocks import over_blocks
+from aptset.kernels.formula import Floats
 
 Counts = NDArray[np.int64]
 
@@ -97,16 +99,40 @@ def share_of_count(count: int, n: int, confidence: float) -> Estimate:
     return Estimate(count / n, low, high, n, count)
 
 
-def shares_of_counts(counts: Counts, n: Counts, confidence: float) -> list[Estimate]:
+class Intervals(NamedTuple):
+    """Many shares at once: their values, the ends of their intervals, and the numbers of rows behind them."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+    n: Counts
+
+
+_AT_ONCE = 128  # intervals that a thread works out at a time
+
+
+def intervals_of_counts(counts: Counts, n: Counts, confidence: float) -> Intervals:
     """Return such a share for each of many counts at once."""
     from scipy.special import betaincinv
 
-    tail = (1 - confidence) / 2
-    low = np.where(counts > 0, betaincinv(np.maximum(counts, 1), n - counts + 1, tail), 0.0)
-    high = np.where(counts < n, betaincinv(counts + 1, np.maximum(n - counts, 1), 1 - tail), 1.0)
-    columns = (counts.tolist(), n.tolist(), low.tolist(), high.tolist())
-    none = Estimate(math.nan, 0.0, 1.0, 0, 0)
-    return [Estimate(k / rows, a, b, rows, k) if rows else none for k, rows, a, b in zip(*columns, strict=True)]
+    tail, low, high = (1 - confidence) / 2, np.zeros(len(n)), np.ones(len(n))
+
+    def work(start: int, stop: int) -> None:
+        k, rows = counts[start:stop], n[start:stop]
+        least, most = (
+            betaincinv(np.maximum(k, 1), rows - k + 1, tail),
+            betaincinv(k + 1, np.maximum(rows - k, 1), 1 - tail),
+        )
+        low[start:stop], high[start:stop] = np.where(k > 0, least, 0.0), np.where(k < rows, most, 1.0)
+
+    over_blocks(len(n), _AT_ONCE, work)
+    return Intervals(np.where(n > 0, counts / np.maximum(n, 1), math.nan), low, high, n)
+
+
+def shares_of_counts(counts: Counts, n: Counts, confidence: float) -> list[Estimate]:
+    """Return them as estimates."""
+    columns = (column.tolist() for column in (*intervals_of_counts(counts, n, confidence), counts))
+    return [Estimate(value, low, high, rows, count) for value, low, high, rows, count in zip(*columns, strict=True)]
 
 
 def mean(values: NDArray[Any], confidence: float) -> Estimate:

@@ -129,29 +129,25 @@ DEVICE double score_again(const Job &job, const Element *at, i64 label, double h
 #define SIDE_BY_SIDE (1 << SIDE_FOLDS)
 #define COLUMN(b) ((int)LANE + offset_of(b))
 
-/* A logit of this lane; what it has not is infinitely small, and a place is read all the same: loads must not wait for each other. */
-DEVICE Value logit_at(const Element *at, bool has, int column) {
-    Value x = value_of(at[has ? column : 0]);
-    return has ? x + (Value)0 : (Value)(-1.0f / 0.0f); /* with one zero */
-}
-
 /* Put the logits into the cells; return the largest one of this lane, and note one that is missing. Loops over all cells are not unrolled: the
  * program would be long, and the compiler would ask for so many registers that fewer warps take turns. */
 DEVICE Value put_logits(const Job &job, const Element *at, double (*cells)[32], bool has, bool &missing, u64 &hash) {
-    Value top = (Value)(-1.0f / 0.0f);
+    const Value none = (Value)(-1.0f / 0.0f);
+    Value top = none;
 #pragma unroll 1
     for (int b = 0; b < CELLS; b += SIDE_BY_SIDE) {
-        int first = COLUMN(b);
+        int first = has ? COLUMN(b) : 0; /* what a lane has not is read from another place, and not kept */
 #pragma unroll
         for (int i = 0; i < SIDE_BY_SIDE; i++) {
-            Value x = logit_at(at, has, first + offset_of(i));
+            Value x = value_of(at[first + offset_of(i)]) + (Value)0; /* one zero */
             double wide = (double)x;
-            cells[b + i][LANE] = wide;
             missing |= x != x, top = x > top ? x : top;
-            if (HASHES && has) add_to_hash(hash, bits_of(wide), job.column_keys[first + offset_of(i)]);
+            cells[b + i][LANE] = has ? wide : (double)none;
+            if (HASHES) add_to_hash(hash, bits_of(wide), job.column_keys[first + offset_of(i)]);
         }
     }
-    return top;
+    hash = has ? hash : 0;
+    return top; /* of columns of the row, whoever has them */
 }
 
 /* Put the exponentials in the place of the logits; return the sum of those of this lane, halves upon halves. */
@@ -229,7 +225,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
 #endif
         if (!is_known) tell_unlike(job, row_is_unlike(at), is_known);
         Sums s = {0, 0, 0, 0, 0, 0, 0, 0, 0};
-        Value odd_logit = HAS_ODD ? logit_at(at, odd_one >= 0, odd_one) : (Value)(-1.0f / 0.0f);
+        Value odd_logit = HAS_ODD && odd_one >= 0 ? value_of(at[odd_one]) + (Value)0 : (Value)(-1.0f / 0.0f);
         bool missing = odd_logit != odd_logit;
         Value top = put_logits(job, at, cells, has, missing, s.hash);
         if (HASHES && HAS_ODD && odd_one >= 0) add_to_hash(s.hash, bits_of((double)odd_logit), job.column_keys[odd_one]);

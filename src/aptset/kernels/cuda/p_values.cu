@@ -49,7 +49,9 @@ DEVICE double p_value_of(const Calibrated &c, const Group &g, const Search &s) {
     return from_bits(bits_of(nearest) + (c.rounding[bit >> 3] >> (bit & 7) & 1));
 }
 
+#ifndef AT_A_TIME
 #define AT_A_TIME 4 /* labels that a thread looks for together, since every look waits for memory */
+#endif
 #define OF_BLOCK (256 * AT_A_TIME)
 
 /* Where a group was never seen p-values are 1. ONE_GROUP says that all rows that have a group have the same. */

@@ -238,6 +238,7 @@ class CudaEngine:
     def _ordered(self, rows: Any, what: int, output: Output, **by_row: Any) -> Any:
         """Put rows in order and use their scores; ``by_row`` names the fields of the output that go along with rows."""
         layout, values = layout_of(rows.probabilities, rows.logits), rows.probabilities
+        leaves = layout.has_buckets and what == What.SCORES  # rows with full buckets to another kernel
 
         def arguments(chunk: Chunk, job: Job) -> tuple[Any, ...]:
             fields = {name: pointer(tensor, chunk.start) for name, tensor in by_row.items()}
@@ -247,10 +248,11 @@ class CudaEngine:
             defines, grid = defines_of(layout, job, WHAT=what), self._blocks(job, BLOCK, NARROW_BLOCKS)
             self.starts.run("narrow.cu", defines, "every_label", grid, BLOCK, 0, *arguments(chunk, job))
 
-        def work_in_registers(chunk: Chunk, job: Job) -> None:
-            defines, a_warp = defines_of(layout, job, WHAT=what, EACH=layout.each), BLOCK // 32
+        def work_in_registers(chunk: Chunk, job: Job, by_buckets: bool = layout.has_buckets) -> None:
+            form = {"BY_BUCKETS": int(by_buckets), "ONLY_BUCKETS": int(by_buckets and leaves)}
+            defines, a_warp = defines_of(layout, job, WHAT=what, EACH=layout.each, **form), BLOCK // 32
             places = 32 * layout.each
-            of_place = 12 if layout.has_buckets else 8  # bytes
+            of_place = 12 if by_buckets else 8  # bytes
             shared, rows_of_block = a_warp * of_place * (places + places // 32), BLOCK // layout.lanes
             grid = self._blocks(job, rows_of_block, 16)
             self.starts.run("sorted.cu", defines, "sorted", grid, BLOCK, shared, *arguments(chunk, job))
@@ -258,7 +260,11 @@ class CudaEngine:
         if layout.is_narrow:
             return over_chunks(self.starts, rows, work_on_narrow).bad
         if layout.is_sorted_in_registers:
-            return over_chunks(self.starts, rows, work_in_registers).bad
+
+            def rest(chunk: Chunk, job: Job) -> None:
+                work_in_registers(chunk, changed(job, which=job.slow, count=job.n_slow), by_buckets=False)
+
+            return over_chunks(self.starts, rows, work_in_registers, rest if leaves else None).bad
         length = max(32, 1 << (layout.columns - 1).bit_length())
         team = 32 if length <= 256 else 256 if length < 8192 else 1024
         block = max(team, 128)
