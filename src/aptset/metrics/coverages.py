@@ -131,7 +131,7 @@ def size_stratified_coverage(
     if bins is None and outcome.clusters is not None:
         return outcome.shares_covered(outcome.sizes, confidence)
     if bins is None:
-        sizes, rows, covered = outcome.counts_of_sizes()
+        sizes, rows, covered = outcome.counts_of_sizes
         return dict(zip(sizes, shares_of_counts(covered, rows, check_confidence(confidence)), strict=True))
     starts = check_bins(bins)
     which = np.searchsorted(starts, outcome.sizes, side="right") - 1
@@ -210,13 +210,13 @@ def macro_coverage(
     sure, outcome = check_confidence(confidence), Outcome.of(sets, labels, classes)
     if outcome.clusters is not None:
         return _mean_of_shares(outcome, sure)
-    counts = outcome.counts()
-    n = sum(rows for _, rows in counts)
-    if len(counts) < 2:
-        return share_of_count(sum(covered for covered, _ in counts), n, sure)
-    value = math.fsum(covered / rows for covered, rows in counts) / len(counts)
+    covered, rows = outcome.sums().covered, outcome.sums().rows
+    n, n_labels = int(rows.sum()), len(rows)
+    if n_labels < 2:
+        return share_of_count(int(covered.sum()), n, sure)
+    value = math.fsum((covered / rows).tolist()) / n_labels
     # A row of a label with m rows moves the mean by at most 1 / (m labels): Hoeffding's bound for such sums.
-    steps = math.fsum(1 / rows for _, rows in counts) / len(counts) ** 2
+    steps = math.fsum((1 / rows).tolist()) / n_labels**2
     half = math.sqrt(math.log(2 / (1 - sure)) / 2 * steps)
     return Estimate(value, max(0.0, value - half), min(1.0, value + half), n)
 
@@ -318,7 +318,7 @@ def size_distribution(sets: Any, *, confidence: float = 0.95) -> dict[int, Estim
     if outcome.clusters is not None:
         present = np.unique(outcome.sizes).tolist()
         return {size: outcome.share(outcome.sizes == size, confidence) for size in present}
-    sizes, rows, _ = outcome.counts_of_sizes()
+    sizes, rows, _ = outcome.counts_of_sizes
     shares = shares_of_counts(rows, np.full(len(rows), rows.sum()), check_confidence(confidence))
     return dict(zip(sizes, shares, strict=True))
 

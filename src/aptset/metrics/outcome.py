@@ -140,8 +140,9 @@ class Outcome:
         assert self.holds is not None, "a metric that asks which sets cover takes the labels"
         return self.holds
 
+    @cached_property
     def counts_of_sizes(self) -> tuple[list[int], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the sizes that sets have, upward, how many have each, and how many of those cover."""
+        """The sizes that sets have, upward, how many have each, and how many of those cover."""
         covered = np.zeros(len(self.sizes)) if self.holds is None else self.holds
         weights = (self.times, covered if self.times is None else covered * self.times)
         rows, hits = (np.bincount(self.sizes, weight).astype(np.int64) for weight in weights)
@@ -205,11 +206,6 @@ class Outcome:
         if asked not in self._intervals_of_arrays:
             self._intervals_of_arrays[asked] = by, intervals_of_counts(sums.covered, sums.rows, each)
         return self._intervals_of_arrays[asked][1]
-
-    def counts(self, by: Any = "label") -> list[tuple[int, int]]:
-        """Return for each part how many of how many rows are covered."""
-        sums = self.sums(by)
-        return list(zip(sums.covered.tolist(), sums.rows.tolist(), strict=True))
 
     def by_kind(self) -> Outcome:
         """Return one entry for all rows of one label and size that cover or miss; the same where those are not few."""

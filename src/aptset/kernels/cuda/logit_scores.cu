@@ -119,11 +119,11 @@ DEVICE double score_again(const Job &job, const Element *at, i64 label, double h
 }
 
 #ifndef MIN_BLOCKS
-#define MIN_BLOCKS 6 /* on a multiprocessor at a time */
+#define MIN_BLOCKS 5 /* on a multiprocessor at a time, as measured */
 #endif
 #define HAS_ODD (COLUMNS % CELLS != 0)
 #ifndef MOST_FOLDS
-#define MOST_FOLDS 2 /* of the cells that are worked on side by side */
+#define MOST_FOLDS 3 /* of the cells that are worked on side by side */
 #endif
 #define SIDE_FOLDS (FOLDS < MOST_FOLDS ? FOLDS : MOST_FOLDS)
 #define SIDE_BY_SIDE (1 << SIDE_FOLDS)

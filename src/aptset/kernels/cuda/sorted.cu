@@ -19,7 +19,7 @@
 #define ONLY_BUCKETS 0 /* rows with too full a bucket are left to another kernel: sorting in registers asks for most of them */
 #endif
 #ifndef MIN_BLOCKS
-#define MIN_BLOCKS (WHAT == SIZES_OF_SETS || BY_BUCKETS ? 3 : 4) /* on a multiprocessor at a time, as measured */
+#define MIN_BLOCKS (WHAT == SIZES_OF_SETS || (BY_BUCKETS && !ONLY_BUCKETS) ? 3 : 4) /* on a multiprocessor at a time, as measured */
 #endif
 #define PLACE(e) ((int)WITHIN * E + (e)) /* of E in each lane */
 
