@@ -99,7 +99,6 @@ Defines = tuple[tuple[str, int], ...]  # what a program is compiled with
 BLOCK = 128  # threads
 WIDEST_HELD = 2048  # columns that fit the registers of a warp
 _LONGEST_IN_TILES = 4096  # bytes: few warps would have room for longer rows
-_WIDEST_LOGITS_IN_TILES = 512  # columns: wider rows have their softmax there, too, and more warps are worth more
 WIDEST_SORTED = 1024  # the same, with their places
 _ABOVE, _OWN, _OWN_U, _RANK, _TOP, _FIRST = 0, 1, 2, 5, 8, 10  # among the weights
 
@@ -132,8 +131,7 @@ class Layout(NamedTuple):
     def tile_bytes(self, name: str) -> int:
         """Return the shared memory of a block through which rows come to the kernels of a file; 0 where they do not."""
         fits = self.lanes > 1 and self.element != 1 and self.row_bytes <= _LONGEST_IN_TILES
-        at_once = {"scores.cu": 2 if self.lanes == 32 else 1, "masks.cu": 1, "logit_scores.cu": 1}.get(name, 0)
-        fits &= name != "logit_scores.cu" or self.columns <= _WIDEST_LOGITS_IN_TILES
+        at_once = {"scores.cu": 2 if self.lanes == 32 else 1, "masks.cu": 1}.get(name, 0)
         return 2 * (BLOCK // self.lanes) * at_once * self.row_bytes if fits else 0
 
     @property

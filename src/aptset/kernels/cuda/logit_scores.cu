@@ -6,7 +6,6 @@
  * in 2^(i - 1) columns more; lanes 2^(i - 1) .. 2^i - 1 have one of them each.
  */
 #include "exact_fallback.cuh"
-#include "tiles.cuh"
 
 #ifdef FOLDS
 #define CELLS (1 << FOLDS)
@@ -206,23 +205,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
     int odd_one = odd_column();
     DYNAMIC_SHARED(pool);
     double (*cells)[32] = (double (*)[32])pool + threadIdx.x / 32 * CELLS;
-#if IN_TILES
-    Tile *tiles = (Tile *)(pool + BLOCK * CELLS * sizeof(double)) + threadIdx.x / 32 * 2;
-    int side = 0;
-    ask_for(job, k, n, tiles[0]);
-#endif
     i64 next = k < n ? labels[row_at(job, k)] : 0;
     for (; k < n; k += warps) {
         i64 row = row_at(job, k), label = next;
         if (k + warps < n) next = labels[row_at(job, k + warps)];
-#if IN_TILES
-        ask_for(job, k + warps, n, tiles[side ^ 1]);
-        arrived();
-        const Element *at = tiles[side];
-        side ^= 1;
-#else
         const Element *at = elements_of(job, row);
-#endif
         if (!is_known) tell_unlike(job, row_is_unlike(at), is_known);
         Sums s = {0, 0, 0, 0, 0, 0, 0, 0, 0};
         Value odd_logit = HAS_ODD && odd_one >= 0 ? value_of(at[odd_one]) + (Value)0 : (Value)(-1.0f / 0.0f);

@@ -40,6 +40,7 @@ from aptset.kernels.softmax import softmax
 _MOST_SHARED = 200 * 2**10  # bytes of a block
 _MOST_SCRATCH = 16 * 2**20  # bytes, where rows are too long for that
 TILE_VECTOR = 2  # labels
+_LOGITS_AT_A_TIME = 4  # that a lane of a mask reads: the keys of columns go along, and are longer than short types
 _FEW, _MANY = 6, 24  # blocks for a multiprocessor: where rows are few all should start at once, else end at once
 MANY_ROWS = 2**18
 _IN_TILES = ("label_scores", "mask")  # kernels
@@ -112,11 +113,10 @@ class CudaEngine:
 
     def _score_logits(self, layout: Layout, job: Job, where: list[c_void_p]) -> None:
         columns, layout = layout.columns, layout._replace(lanes=32, vector=1, piece=layout.vector)
-        kernel, shared, defines = "label_scores_carefully", room_bytes(columns), defines_of(layout, job, IN_TILES=0)
+        kernel, shared, defines = "label_scores_carefully", room_bytes(columns), defines_of(layout, job)
         if columns <= _WIDEST_IN_LANES:
-            folds, tiles = folds_of(columns), layout.tile_bytes("logit_scores.cu")
-            kernel, shared = "label_scores", (BLOCK * 8 << folds) + tiles
-            defines = defines_of(layout, job, FOLDS=folds, IN_TILES=int(tiles > 0))
+            folds = folds_of(columns)
+            kernel, shared, defines = "label_scores", BLOCK * 8 << folds, defines_of(layout, job, FOLDS=folds)
         self.starts.run("logit_scores.cu", defines, kernel, self._blocks(job, 4, 32), BLOCK, shared, job, *where)
 
     def mask(self, rows: Any, thresholds: Any, min_size: int) -> tuple[Any, Any]:
@@ -128,6 +128,8 @@ class CudaEngine:
         self, rows: Any, thresholds: Any, min_size: int, flags: Any = None, sizes: Any = None, cutoffs: Any = None
     ) -> Any:
         layout, per_row = layout_of(rows.probabilities, rows.logits), thresholds.shape[0] > 1
+        if layout.logits and not layout.is_narrow:
+            layout = layout._replace(vector=min(layout.vector, _LOGITS_AT_A_TIME))
         thresholds, wanted = _as_doubles(thresholds), Wanted(per_row=per_row, min_size=min_size)
 
         def at(start: int) -> Wanted:
