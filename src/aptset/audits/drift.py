@@ -286,13 +286,11 @@ def _by_content(
 
     Copies share one value: which of them was tested must not matter, or the order would come back in.
     """
-    total, times, hits = (np.zeros(content.max() + 1) for _ in range(3))
-    for one in tested:
-        which = content[np.asarray(one.rows)]
-        # Test rows of one split share its luck: take it out.
-        np.add.at(total, which, np.asarray(one.values) - np.mean(one.values))
-        np.add.at(hits, which, one.hits)
-        np.add.at(times, which, 1)
+    which = content[np.concatenate([np.asarray(one.rows) for one in tested])]
+    # Test rows of one split share its luck: take it out.
+    values = np.concatenate([np.asarray(one.values) - np.mean(one.values) for one in tested])
+    of_rows = (values, np.concatenate([one.hits for one in tested]), np.ones(len(which)))
+    total, hits, times = (np.bincount(which, weights, content.max() + 1).astype(np.float64) for weights in of_rows)
     with np.errstate(invalid="ignore"):
         return (total / times)[content], (hits / times)[content], times[content]
 

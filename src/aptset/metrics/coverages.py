@@ -19,7 +19,14 @@ from aptset.core.labels import hashable
 from aptset.core.levels import levels_of_mapping
 from aptset.core.validate import check_alpha
 from aptset.kernels.formula import Floats
-from aptset.metrics.estimates import Estimate, check_confidence, means_of_sums, share_of_count, shares_of_counts
+from aptset.metrics.estimates import (
+    Estimate,
+    Intervals,
+    check_confidence,
+    means_of_sums,
+    share_of_count,
+    shares_of_counts,
+)
 from aptset.metrics.outcome import Outcome
 
 
@@ -124,7 +131,7 @@ def size_stratified_coverage(
     if bins is None and outcome.clusters is not None:
         return outcome.shares_covered(outcome.sizes, confidence)
     if bins is None:
-        sizes, rows, covered = outcome.counts_of_sizes()
+        sizes, rows, covered = outcome.counts_of_sizes
         return dict(zip(sizes, shares_of_counts(covered, rows, check_confidence(confidence)), strict=True))
     starts = check_bins(bins)
     which = np.searchsorted(starts, outcome.sizes, side="right") - 1
@@ -155,18 +162,10 @@ def coverage_gap(
     0.5
     """
     outcome, sure = Outcome.of(sets, labels, classes), check_confidence(confidence)
-    if outcome.clusters is None:
-        sums = outcome.sums(by)
-        target = None if alpha is None else 1 - levels_by_name(alpha, sums.names)
-        return gap_of_counts(list(zip(sums.covered.tolist(), sums.rows.tolist(), strict=True)), target, sure)
-    shares = outcome.shares_covered(by, _each(sure, len(outcome.parts(by))))
-    target = None if alpha is None else 1 - levels_by_name(alpha, list(shares))
-    return _gap_of_shares(list(shares.values()), target)
-
-
-def _each(confidence: float, n: int) -> float:
-    """Return the confidence of each of n intervals that hold at once with the wanted one (Bonferroni)."""
-    return 1 - (1 - confidence) / max(1, n)
+    shares, names = outcome.intervals_at_once(by, sure), outcome.sums(by).names
+    if not names:
+        return Estimate(math.nan, 0.0, 1.0, 0)
+    return _gap(shares, None if alpha is None else 1 - levels_by_name(alpha, names))
 
 
 def levels_by_name(alpha: Any, names: Sequence[Any]) -> Floats:
@@ -183,27 +182,15 @@ def levels_by_name(alpha: Any, names: Sequence[Any]) -> Floats:
     return np.array([levels[hashable(name)] for name in names])
 
 
-def gap_of_counts(counts: list[tuple[int, int]], target: float | Floats | None, confidence: float) -> Estimate:
-    """Return the coverage gap over parts of which so many of so many rows are covered."""
-    if not counts:
-        return Estimate(math.nan, 0.0, 1.0, 0)
-    # All intervals hold at once with the wanted confidence, so what they allow for the gap does too.
-    covered, rows = np.array(counts).T
-    return _gap_of_shares(shares_of_counts(covered, rows, _each(confidence, len(counts))), target)
-
-
-def _gap_of_shares(shares: list[Estimate], target: float | Floats | None) -> Estimate:
-    """Return the gap over coverages whose intervals hold at once."""
-    if not shares:
-        return Estimate(math.nan, 0.0, 1.0, 0)
-    n = sum(share.n for share in shares)
-    values, low, high = (np.array([get(s) for s in shares]) for get in (float, lambda s: s.low, lambda s: s.high))
+def _gap(shares: Intervals, target: Floats | None) -> Estimate:
+    """Return the gap over coverages whose intervals hold at once; so does what they allow for the gap."""
+    n, low, high = int(shares.n.sum()), shares.low, shares.high
     if target is None:
-        widest = high.max() - low.min() if len(shares) > 1 else 0.0
-        return Estimate(np.ptp(values), max(0.0, low.max() - high.min()), widest, n)
+        widest = high.max() - low.min() if len(low) > 1 else 0.0
+        return Estimate(np.ptp(shares.value), max(0.0, low.max() - high.min()), widest, n)
     nearest = np.maximum(np.maximum(low - target, target - high), 0.0)
     furthest = np.maximum(high - target, target - low)
-    return Estimate(np.abs(values - target).mean(), nearest.mean(), furthest.mean(), n)
+    return Estimate(np.abs(shares.value - target).mean(), nearest.mean(), furthest.mean(), n)
 
 
 def macro_coverage(
@@ -223,26 +210,24 @@ def macro_coverage(
     sure, outcome = check_confidence(confidence), Outcome.of(sets, labels, classes)
     if outcome.clusters is not None:
         return _mean_of_shares(outcome, sure)
-    counts = outcome.counts()
-    n = sum(rows for _, rows in counts)
-    if len(counts) < 2:
-        return share_of_count(sum(covered for covered, _ in counts), n, sure)
-    value = math.fsum(covered / rows for covered, rows in counts) / len(counts)
+    covered, rows = outcome.sums().covered, outcome.sums().rows
+    n, n_labels = int(rows.sum()), len(rows)
+    if n_labels < 2:
+        return share_of_count(int(covered.sum()), n, sure)
+    value = math.fsum((covered / rows).tolist()) / n_labels
     # A row of a label with m rows moves the mean by at most 1 / (m labels): Hoeffding's bound for such sums.
-    steps = math.fsum(1 / rows for _, rows in counts) / len(counts) ** 2
+    steps = math.fsum((1 / rows).tolist()) / n_labels**2
     half = math.sqrt(math.log(2 / (1 - sure)) / 2 * steps)
     return Estimate(value, max(0.0, value - half), min(1.0, value + half), n)
 
 
 def _mean_of_shares(outcome: Outcome, confidence: float) -> Estimate:
     """Return the mean coverage of labels over clusters, with what intervals that hold at once allow for it."""
-    shares = list(outcome.shares_covered("label", _each(confidence, len(outcome.parts("label")))).values())
-    if not shares:
+    shares = outcome.intervals_at_once("label", confidence)
+    if not len(shares.n):
         return Estimate(math.nan, 0.0, 1.0, 0)
-    value, low, high = (
-        float(np.mean(ends)) for ends in zip(*((one, one.low, one.high) for one in shares), strict=True)
-    )
-    return Estimate(value, low, high, sum(share.n for share in shares))
+    value, low, high = (float(np.mean(ends)) for ends in shares[:3])
+    return Estimate(value, low, high, int(shares.n.sum()))
 
 
 def labels_below(
@@ -281,17 +266,13 @@ def labels_below(
     differ = isinstance(alpha, Mapping) and level is None
     one = check_level(level, None if alpha is None or isinstance(alpha, Mapping) else check_alpha(alpha))
     outcome = Outcome.of(sets, labels, classes)
-    n_labels = len(outcome.counts() if outcome.clusters is None else outcome.parts())
-    shares = outcome.shares_covered("label", _each(check_confidence(confidence), n_labels))
-    alphas = levels_by_name(alpha, list(shares)).tolist() if differ else []
-    wanted = [check_level(None, check_alpha(part)) for part in alphas] if differ else [one] * n_labels
-    if not shares:
+    shares, names = outcome.intervals_at_once("label", check_confidence(confidence)), outcome.sums().names
+    alphas = levels_by_name(alpha, names).tolist() if differ else []
+    wanted = np.array([check_level(None, check_alpha(part)) for part in alphas]) if differ else one
+    if not names:
         return Estimate(math.nan, 0.0, 1.0, 0)
-    value, low, high = (
-        sum(bound < reach for bound, reach in zip(bounds, wanted, strict=True)) / n_labels
-        for bounds in zip(*((share, share.high, share.low) for share in shares.values()), strict=True)
-    )
-    return Estimate(value, low, high, sum(share.n for share in shares.values()))
+    value, low, high = (float(np.mean(ends < wanted)) for ends in (shares.value, shares.high, shares.low))
+    return Estimate(value, low, high, int(shares.n.sum()))
 
 
 def mean_size(sets: Any, *, confidence: float = 0.95) -> Estimate:
@@ -337,7 +318,7 @@ def size_distribution(sets: Any, *, confidence: float = 0.95) -> dict[int, Estim
     if outcome.clusters is not None:
         present = np.unique(outcome.sizes).tolist()
         return {size: outcome.share(outcome.sizes == size, confidence) for size in present}
-    sizes, rows, _ = outcome.counts_of_sizes()
+    sizes, rows, _ = outcome.counts_of_sizes
     shares = shares_of_counts(rows, np.full(len(rows), rows.sum()), check_confidence(confidence))
     return dict(zip(sizes, shares, strict=True))
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core import validate
+from aptset.kernels.blocks import over_blocks
+from aptset.kernels.formula import Floats
 
 Counts = NDArray[np.int64]
 
@@ -97,16 +101,47 @@ def share_of_count(count: int, n: int, confidence: float) -> Estimate:
     return Estimate(count / n, low, high, n, count)
 
 
-def shares_of_counts(counts: Counts, n: Counts, confidence: float) -> list[Estimate]:
+class Intervals(NamedTuple):
+    """Many shares at once: their values, the ends of their intervals, and the numbers of rows behind them."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+    n: Counts
+
+
+_AT_ONCE = 512  # ends that a thread works out at a time; of up to 500 numpy does not let other threads run meanwhile
+
+
+def intervals_of_counts(counts: Counts, n: Counts, confidence: float) -> Intervals:
     """Return such a share for each of many counts at once."""
     from scipy.special import betaincinv
 
-    tail = (1 - confidence) / 2
-    low = np.where(counts > 0, betaincinv(np.maximum(counts, 1), n - counts + 1, tail), 0.0)
-    high = np.where(counts < n, betaincinv(counts + 1, np.maximum(n - counts, 1), 1 - tail), 1.0)
-    columns = (counts.tolist(), n.tolist(), low.tolist(), high.tolist())
-    none = Estimate(math.nan, 0.0, 1.0, 0, 0)
-    return [Estimate(k / rows, a, b, rows, k) if rows else none for k, rows, a, b in zip(*columns, strict=True)]
+    tail, n_shares = (1 - confidence) / 2, len(n)
+    first = np.concatenate([np.maximum(counts, 1), counts + 1])
+    second = np.concatenate([n - counts + 1, np.maximum(n - counts, 1)])
+    tails, ends = np.repeat([tail, 1 - tail], n_shares), np.empty(2 * n_shares)
+
+    def work(start: int, stop: int) -> None:
+        betaincinv(first[start:stop], second[start:stop], tails[start:stop], out=ends[start:stop])
+
+    over_blocks(len(ends), _AT_ONCE, work)
+    low, high = np.where(counts > 0, ends[:n_shares], 0.0), np.where(counts < n, ends[n_shares:], 1.0)
+    return Intervals(np.where(n > 0, counts / np.maximum(n, 1), math.nan), low, high, n)
+
+
+def shares_of_counts(counts: Counts, n: Counts, confidence: float) -> list[Estimate]:
+    """Return them as estimates."""
+    return _estimates(intervals_of_counts(counts, n, confidence), counts.tolist())
+
+
+def _estimates(intervals: Intervals, counts: Sequence[int | None]) -> list[Estimate]:
+    """Return estimates over rows. An evaluation makes thousands of them, so each has all its attributes set at once."""
+    value, low, high, n = (column.tolist() for column in intervals)
+    made = list(map(float.__new__, repeat(Estimate), value))
+    for one, least, most, rows, count in zip(made, low, high, n, counts, strict=True):
+        one.__dict__ = {"low": least, "high": most, "n": rows, "count": count, "standard_error": None, "over": "rows"}
+    return made
 
 
 def mean(values: NDArray[Any], confidence: float) -> Estimate:
@@ -160,17 +195,19 @@ def means_of_sums(
     n: Counts, total: Counts, squares: Counts, least: int, most: int, confidence: float
 ) -> list[Estimate]:
     """Return such a mean for each of many sums at once."""
-    low, high = _ends_of_mean(np.maximum(n, 1), total, squares, least, most, confidence)
-    columns = (n.tolist(), (total / np.maximum(n, 1)).tolist(), low.tolist(), high.tolist())
-    none = Estimate(math.nan, least, most, 0)
-    return [Estimate(value, a, b, rows) if rows else none for rows, value, a, b in zip(*columns, strict=True)]
+    rows, is_there = np.maximum(n, 1), n > 0
+    low, high = _ends_of_mean(rows, total, squares, least, most, confidence)
+    ends = (np.where(is_there, low, least), np.where(is_there, high, most))
+    return _estimates(Intervals(np.where(is_there, total / rows, math.nan), *ends, n), [None] * len(n))
 
 
 def _ends_of_mean(n: Any, total: Any, squares: Any, least: float, most: float, confidence: float) -> tuple[Any, Any]:
     """Return the ends of the interval of a mean, or of many."""
     from scipy.special import stdtrit
 
-    t = stdtrit(n, (1 + confidence) / 2)
+    # Many parts have as many rows as others: a quantile for each number is enough.
+    different, which = (n, ...) if np.ndim(n) == 0 else np.unique(n, return_inverse=True)
+    t = stdtrit(different, (1 + confidence) / 2)[which]
     down, up = (_distance(total, squares, n, extreme, t) for extreme in (least, most))
     low, high = (total + least) / (n + 1) - down, (total + most) / (n + 1) + up
     return np.maximum(float(least), low), np.minimum(float(most), high)

@@ -17,7 +17,9 @@ from aptset.kernels.blocks import least_and_most, over_numbers
 from aptset.kernels.long_arrays import group_sizes, in_groups
 from aptset.metrics.estimates import (
     Estimate,
+    Intervals,
     check_confidence,
+    intervals_of_counts,
     mean_of_sizes,
     mean_of_sums,
     mean_over_clusters,
@@ -138,8 +140,9 @@ class Outcome:
         assert self.holds is not None, "a metric that asks which sets cover takes the labels"
         return self.holds
 
+    @cached_property
     def counts_of_sizes(self) -> tuple[list[int], NDArray[np.int64], NDArray[np.int64]]:
-        """Return the sizes that sets have, upward, how many have each, and how many of those cover."""
+        """The sizes that sets have, upward, how many have each, and how many of those cover."""
         covered = np.zeros(len(self.sizes)) if self.holds is None else self.holds
         weights = (self.times, covered if self.times is None else covered * self.times)
         rows, hits = (np.bincount(self.sizes, weight).astype(np.int64) for weight in weights)
@@ -191,10 +194,18 @@ class Outcome:
         sums, sure = self.sums(by), check_confidence(confidence)
         return dict(zip(sums.names, shares_of_counts(sums.covered, sums.rows, sure), strict=True))
 
-    def counts(self, by: Any = "label") -> list[tuple[int, int]]:
-        """Return for each part how many of how many rows are covered."""
-        sums = self.sums(by)
-        return list(zip(sums.covered.tolist(), sums.rows.tolist(), strict=True))
+    def intervals_at_once(self, by: Any, confidence: float) -> Intervals:
+        """Return the coverages of all parts, with intervals that hold at once with the confidence (Bonferroni)."""
+        asked, sums = (id(by), check_confidence(confidence)), self.sums(by)
+        each = 1 - (1 - asked[1]) / max(1, len(sums.names))
+        if self.clusters is not None:
+            shares = list(self.shares_covered(by, each).values())
+            low, high = ([getattr(one, end) for one in shares] for end in ("low", "high"))
+            numbers = np.array([one.n for one in shares], dtype=np.int64)
+            return Intervals(np.array(shares, dtype=np.float64), np.array(low), np.array(high), numbers)
+        if asked not in self._intervals_of_arrays:
+            self._intervals_of_arrays[asked] = by, intervals_of_counts(sums.covered, sums.rows, each)
+        return self._intervals_of_arrays[asked][1]
 
     def by_kind(self) -> Outcome:
         """Return one entry for all rows of one label and size that cover or miss; the same where those are not few."""
@@ -205,7 +216,7 @@ class Outcome:
             times = self.counts_of_kinds[label, size, covers]
             return Outcome(size, covers == 1, self.most, labels=self.sets.classes[label], times=times)
         names, number = numbered(check_by("label", self.labels))
-        kinds = self._kinds(number, len(names))
+        kinds = self._kinds(number, len(names), _ROWS_OF_A_KIND)
         if len(kinds.part) == len(self.sizes):
             return self
         return Outcome(kinds.sizes, kinds.covered, self.most, labels=names[kinds.part], times=kinds.times)
@@ -216,11 +227,11 @@ class Outcome:
         is_counted = self.counts_of_kinds is not None and self.counts_of_kinds.sum() == len(self.sizes)
         return bool(is_counted and kind == classes.dtype.kind and kind in "iuU")
 
-    def _kinds(self, number: NDArray[np.int32], n_parts: int) -> Kinds:
-        """Return the kinds of rows, where they are in parts of these numbers; all rows where kinds are not few."""
+    def _kinds(self, number: NDArray[np.int32], n_parts: int, rows_of_a_kind: int = 1) -> Kinds:
+        """Return the kinds of rows, where they are in parts of these numbers; all rows where kinds have fewer rows."""
         n_rows = len(self.sizes)
         n_sizes = int(least_and_most(self.sizes)[1]) + 1 if n_rows else 1
-        if self.times is not None or _ROWS_OF_A_KIND * 2 * n_sizes * n_parts > n_rows:
+        if self.times is not None or rows_of_a_kind * 2 * n_sizes * n_parts > n_rows:
             times = np.ones(n_rows, dtype=np.int64) if self.times is None else self.times
             return Kinds(number, self.sizes, self.covered, times)
         kinds = np.empty(n_rows, dtype=np.int32)
@@ -239,6 +250,10 @@ class Outcome:
 
     @cached_property
     def _sums_of_arrays(self) -> dict[int, tuple[Any, PartSums]]:
+        return {}
+
+    @cached_property
+    def _intervals_of_arrays(self) -> dict[tuple[int, float], tuple[Any, Intervals]]:
         return {}
 
     def _sums_of_parts(self, parts: list[Stratum]) -> PartSums:

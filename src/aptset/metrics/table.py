@@ -121,8 +121,11 @@ class Breakdown:
             return None
         if self.by == "group":
             return None if groups is None else self.of(outcome, outcome.labels, groups, confidence=confidence)
-        takes_labels = "labels" in signature(self.of).parameters
-        return self.of(outcome, *([outcome.labels] if takes_labels else []), confidence=confidence)
+        return self.of(outcome, *([outcome.labels] if self._takes_labels else []), confidence=confidence)
+
+    @cached_property
+    def _takes_labels(self) -> bool:
+        return "labels" in signature(self.of).parameters
 
 
 def as_estimate(value: Measured) -> Estimate:

@@ -10,7 +10,7 @@
 #include "registers.cuh"
 
 #if ELEMENT == 2 || ELEMENT == 3
-#define MOST_LEFT 32 /* labels that are scored one by one: many are equal in short types */
+#define MOST_LEFT (LANES == 32 ? 32 : 16) /* labels that are scored one by one: many are equal in short types */
 #else
 #define MOST_LEFT (LANES == 32 && PLAIN ? 32 : LANES >= 16 ? 16 : 8)
 #endif

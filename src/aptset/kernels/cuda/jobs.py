@@ -131,7 +131,7 @@ class Layout(NamedTuple):
     def tile_bytes(self, name: str) -> int:
         """Return the shared memory of a block through which rows come to the kernels of a file; 0 where they do not."""
         fits = self.lanes > 1 and self.element != 1 and self.row_bytes <= _LONGEST_IN_TILES
-        at_once = {"scores.cu": 2 if self.lanes == 32 else 1, "masks.cu": 1, "logit_scores.cu": 1}.get(name, 0)
+        at_once = {"scores.cu": 2 if self.lanes == 32 else 1, "masks.cu": 1}.get(name, 0)
         return 2 * (BLOCK // self.lanes) * at_once * self.row_bytes if fits else 0
 
     @property

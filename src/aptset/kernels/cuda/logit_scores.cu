@@ -1,11 +1,11 @@
-/* The score of one label of each row of logits, exactly: a warp has a row, whose softmax stays in its registers.
+/* The score of one label of each row of logits, exactly: a warp has a row, whose softmax stays in its shared memory. Registers would hold it,
+ * too, but then few warps are there to take turns, and the units for float64, of which there are few, often wait.
  *
  * The sum of a softmax goes by halves upon halves. A lane has the columns that the first FOLDS halvings put together, so that these take
  * place within it: cell b of lane k is column k + sum of COLUMNS >> i over the bits i - 1 of b. What an odd width leaves over at halving i stands
  * in 2^(i - 1) columns more; lanes 2^(i - 1) .. 2^i - 1 have one of them each.
  */
 #include "exact_fallback.cuh"
-#include "tiles.cuh"
 
 #ifdef FOLDS
 #define CELLS (1 << FOLDS)
@@ -30,9 +30,9 @@ template <int LEVEL> DEVICE double folded(const double *weights) {
     else return folded<LEVEL - 1>(weights) + folded<LEVEL - 1>(weights + (1 << (LEVEL - 1)));
 }
 
-/* The sum of a row; `odd` is the weight of the column of this lane that was left over. */
-DEVICE double sum_of_row(const double *weights, double odd) {
-    double sum = folded<FOLDS>(weights), rest = 0.0;
+/* The sum of a row from that of the cells of this lane; `odd` is the weight of its column that was left over. */
+DEVICE double sum_of_row(double sum, double odd) {
+    double rest = 0.0;
 #pragma unroll
     for (int i = 1; i < FOLDS; i++) {
         double other = __shfl_xor_sync(FULL, odd, 1 << (i - 1));
@@ -62,20 +62,24 @@ template <int N> DEVICE void quotients(double *x, double y, double one_over_y) {
     for (int i = 0; i < N; i++) x[i] = fma(fma(-q[i], y, x[i]), one_over_y, q[i]);
 }
 
-/* Sums over the labels of this lane. */
-struct Sums { double total[2], above[2]; u64 hash, own_value, top, second; u32 greater, equal, odd_equal; };
+/* Sums over the labels of this lane, masses in grid steps: there are more units for whole numbers than for float64. */
+struct Sums { u64 total, above, hash, own, top, second; u32 greater, equal, odd_equal; };
 
 /* Labels that equal the one in question are marked, a bit each. */
-DEVICE void add_label(Sums &s, int side, double p, u32 &marks, u32 mark) {
-    double mass = (p + 2.0) - 2.0;
-    u64 bits = bits_of(p);
-    s.total[side] += mass;
-    if (bits > s.own_value) { s.above[side] += mass; if (RANKS || ASKS) s.greater++; }
-    if (bits == s.own_value) marks |= mark;
-    if (ASKS) { /* bits of masses sort like masses */
-        u64 m = bits_of(mass), lower = m < s.top ? m : s.top;
-        s.top = m > s.top ? m : s.top, s.second = lower > s.second ? lower : s.second;
+DEVICE void add_label(Sums &s, double p, u32 &marks, u32 mark) {
+    u64 bits = bits_of(p), steps = (u64)grid_steps(p);
+    s.total += steps;
+    if (bits > s.own) { s.above += steps; if (RANKS || ASKS) s.greater++; }
+    if (bits == s.own) marks |= mark;
+    if (ASKS) {
+        u64 lower = steps < s.top ? steps : s.top;
+        s.top = steps > s.top ? steps : s.top, s.second = lower > s.second ? lower : s.second;
     }
+}
+/* The sum over a warp of whole numbers below 2^53. */
+DEVICE double steps_in_warp(u64 steps) {
+    u64 low = __reduce_add_sync(FULL, (u32)steps & 0x3FFFFFFu), high = __reduce_add_sync(FULL, (u32)(steps >> 26));
+    return (double)(i64)(low + (high << 26));
 }
 DEVICE void top_two(Sums &s) {
     for (int step = 1; step < 32; step *= 2) {
@@ -114,85 +118,117 @@ DEVICE double score_again(const Job &job, const Element *at, i64 label, double h
 }
 
 #ifndef MIN_BLOCKS
-#define MIN_BLOCKS (CELLS > 16 ? 3 : 6) /* on a multiprocessor at a time */
+#define MIN_BLOCKS 5 /* on a multiprocessor at a time, as measured */
 #endif
 #define HAS_ODD (COLUMNS % CELLS != 0)
-#define SIDE_BY_SIDE (CELLS < 8 ? CELLS : 8)
+#ifndef MOST_FOLDS
+#define MOST_FOLDS 3 /* of the cells that are worked on side by side */
+#endif
+#define SIDE_FOLDS (FOLDS < MOST_FOLDS ? FOLDS : MOST_FOLDS)
+#define SIDE_BY_SIDE (1 << SIDE_FOLDS)
 #define COLUMN(b) ((int)LANE + offset_of(b))
 
-/* A logit of this lane; what it has not is infinitely small, and a place is read all the same: loads must not wait for each other. */
-DEVICE Value logit_at(const Element *at, bool has, int column) {
-    Value x = value_of(at[has ? column : 0]);
-    return has ? x : (Value)(-1.0f / 0.0f);
+/* Put the logits into the cells; return the largest one of this lane, and note one that is missing. Loops over all cells are not unrolled: the
+ * program would be long, and the compiler would ask for so many registers that fewer warps take turns. */
+DEVICE Value put_logits(const Job &job, const Element *at, double (*cells)[32], bool has, bool &missing, u64 &hash) {
+    const Value none = (Value)(-1.0f / 0.0f);
+    Value top = none;
+#pragma unroll 1
+    for (int b = 0; b < CELLS; b += SIDE_BY_SIDE) {
+        int first = has ? COLUMN(b) : 0; /* what a lane has not is read from another place, and not kept */
+#pragma unroll
+        for (int i = 0; i < SIDE_BY_SIDE; i++) {
+            Value x = value_of(at[first + offset_of(i)]) + (Value)0; /* one zero */
+            double wide = (double)x;
+            missing |= x != x, top = x > top ? x : top;
+            cells[b + i][LANE] = has ? wide : (double)none;
+            if (HASHES) add_to_hash(hash, bits_of(wide), job.column_keys[first + offset_of(i)]);
+        }
+    }
+    hash = has ? hash : 0;
+    return top; /* of columns of the row, whoever has them */
 }
 
-/* The weight of one label, which some lane has. */
-DEVICE double weight_of(i64 label, const double *weights, double odd_weight, bool has, int odd_one) {
-    double own_value = odd_weight;
-    bool is_here = HAS_ODD && odd_one == (int)label;
+/* Put the exponentials in the place of the logits; return the sum of those of this lane, halves upon halves. */
+DEVICE double put_weights(double (*cells)[32], double highest) {
+    double sum = 0.0, halves[FOLDS - SIDE_FOLDS + 1]; /* that wait for their other half, as the bits of a number that counts up */
+#pragma unroll 1
+    for (int b = 0; b < CELLS; b += SIDE_BY_SIDE) {
+        double weights[SIDE_BY_SIDE];
 #pragma unroll
-    for (int b = 0; b < CELLS; b++)
-        if (has && COLUMN(b) == (int)label) own_value = weights[b], is_here = true;
-    return __shfl_sync(FULL, own_value, __ffs((int)__ballot_sync(FULL, is_here)) - 1);
+        for (int i = 0; i < SIDE_BY_SIDE; i++) weights[i] = cells[b + i][LANE] - highest;
+        exponentials<SIDE_BY_SIDE>(weights);
+#pragma unroll
+        for (int i = 0; i < SIDE_BY_SIDE; i++) cells[b + i][LANE] = weights[i];
+        sum = folded<SIDE_FOLDS>(weights);
+        bool goes_on = true;
+#pragma unroll
+        for (int i = 0; i < FOLDS - SIDE_FOLDS; i++) {
+            bool is_second = b >> (SIDE_FOLDS + i) & 1;
+            if (goes_on && is_second) sum = halves[i] + sum;
+            if (goes_on && !is_second) halves[i] = sum, goes_on = false;
+        }
+    }
+    return sum;
+}
+
+/* The weight of one label, from the lane that has its column. */
+DEVICE double weight_of(i64 label, double (*cells)[32], double odd_weight) {
+    int column = (int)label, cell = 0, odd_lane = -1;
+#pragma unroll
+    for (int i = 1; i <= FOLDS; i++) {
+        int half = COLUMNS >> i;
+        if (odd_lane >= 0) continue;
+        if (column >= 2 * half) odd_lane = (1 << (i - 1)) + cell;
+        else if (column >= half) column -= half, cell += 1 << (i - 1);
+    }
+    double of_odd = HAS_ODD ? __shfl_sync(FULL, odd_weight, odd_lane & 31) : 0.0;
+    return odd_lane >= 0 ? of_odd : cells[cell][column];
+}
+
+/* The sums of all labels, whose weights become probabilities one after the other. */
+DEVICE void add_labels(Sums &s, double (*cells)[32], double sum, double one_over_sum) {
+#pragma unroll 1
+    for (int b = 0; b < CELLS; b += SIDE_BY_SIDE) {
+        double p[SIDE_BY_SIDE];
+#pragma unroll
+        for (int i = 0; i < SIDE_BY_SIDE; i++) p[i] = cells[b + i][LANE];
+        quotients<SIDE_BY_SIDE>(p, sum, one_over_sum);
+#pragma unroll
+        for (int i = 0; i < SIDE_BY_SIDE; i++) add_label(s, p[i], s.equal, 1u << (b + i));
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job job, const i64 *labels, double *scores) {
     i64 n = rows_to_do(job), warps = (i64)gridDim.x * blockDim.x / 32, k = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32;
     bool is_known = false, has = (int)LANE < LAST;
     int odd_one = odd_column();
-#if IN_TILES
     DYNAMIC_SHARED(pool);
-    Tile *tiles = (Tile *)pool + threadIdx.x / 32 * 2;
-    int side = 0;
-    ask_for(job, k, n, tiles[0]);
-#endif
+    double (*cells)[32] = (double (*)[32])pool + threadIdx.x / 32 * CELLS;
     i64 next = k < n ? labels[row_at(job, k)] : 0;
     for (; k < n; k += warps) {
         i64 row = row_at(job, k), label = next;
         if (k + warps < n) next = labels[row_at(job, k + warps)];
-#if IN_TILES
-        ask_for(job, k + warps, n, tiles[side ^ 1]);
-        arrived();
-        const Element *at = tiles[side];
-        side ^= 1;
-#else
         const Element *at = elements_of(job, row);
-#endif
         if (!is_known) tell_unlike(job, row_is_unlike(at), is_known);
-        Value odd_logit = HAS_ODD ? logit_at(at, odd_one >= 0, odd_one) : (Value)(-1.0f / 0.0f), top = odd_logit;
+        Sums s = {0, 0, 0, 0, 0, 0, 0, 0, 0};
+        Value odd_logit = HAS_ODD && odd_one >= 0 ? value_of(at[odd_one]) + (Value)0 : (Value)(-1.0f / 0.0f);
         bool missing = odd_logit != odd_logit;
-        Sums s = {{0.0, 0.0}, {0.0, 0.0}, 0, 0, 0, 0, 0, 0, 0};
-#pragma unroll
-        for (int b = 0; b < CELLS; b++) {
-            Value x = logit_at(at, has, COLUMN(b));
-            missing |= x != x, top = x > top ? x : top;
-            if (HASHES && has) add_to_hash(s.hash, bits_of((double)(x + (Value)0)), job.column_keys[COLUMN(b)]);
-        }
-        if (HASHES && HAS_ODD && odd_one >= 0) add_to_hash(s.hash, bits_of((double)(odd_logit + (Value)0)), job.column_keys[odd_one]);
-        double highest = (double)largest_over(top, 32);
+        Value top = put_logits(job, at, cells, has, missing, s.hash);
+        if (HASHES && HAS_ODD && odd_one >= 0) add_to_hash(s.hash, bits_of((double)odd_logit), job.column_keys[odd_one]);
+        double highest = (double)largest_over(top > odd_logit ? top : odd_logit, 32);
         if (__any_sync(FULL, missing || is_infinite(highest))) { if (LANE == 0) report(job, row); continue; }
-        __syncwarp(); /* so that logits are read again, which takes less than the registers to keep them */
-        double weights[CELLS], odd_weight = HAS_ODD ? exponential((double)odd_logit - highest) : 0.0;
-#pragma unroll
-        for (int b = 0; b < CELLS; b += SIDE_BY_SIDE) {
-#pragma unroll
-            for (int i = 0; i < SIDE_BY_SIDE; i++) weights[b + i] = (double)logit_at(at, has, COLUMN(b + i)) - highest;
-            exponentials<SIDE_BY_SIDE>(weights + b);
-        }
-        double sum = sum_of_row(weights, odd_weight), one_over_sum = 1.0 / sum;
-        double own_value = weight_of(label, weights, odd_weight, has, odd_one);
-        quotients<1>(&own_value, sum, one_over_sum), s.own_value = bits_of(own_value);
-#pragma unroll
-        for (int b = 0; b < CELLS; b += SIDE_BY_SIDE) {
-            quotients<SIDE_BY_SIDE>(weights + b, sum, one_over_sum);
-#pragma unroll
-            for (int i = 0; i < SIDE_BY_SIDE; i++) add_label(s, i & 1, weights[b + i], s.equal, 1u << (b + i));
-        }
-        if (HAS_ODD) quotients<1>(&odd_weight, sum, one_over_sum), add_label(s, 0, odd_weight, s.odd_equal, 1u);
-        Loaded of = {mass_in_group(s.total[0] + s.total[1]) * STEPS_PER_ONE, 0.0, 0.0, 0, 0.0};
-        double above = mass_in_group(s.above[0] + s.above[1]) * STEPS_PER_ONE;
+        double odd_weight = HAS_ODD ? exponential((double)odd_logit - highest) : 0.0;
+        double sum = sum_of_row(put_weights(cells, highest), odd_weight), one_over_sum = 1.0 / sum;
+        __syncwarp(); /* all weights are there */
+        double own_value = weight_of(label, cells, odd_weight);
+        quotients<1>(&own_value, sum, one_over_sum), s.own = bits_of(own_value);
+        add_labels(s, cells, sum, one_over_sum);
+        if (HAS_ODD) quotients<1>(&odd_weight, sum, one_over_sum), add_label(s, odd_weight, s.odd_equal, 1u);
+        Loaded of = {steps_in_warp(s.total), 0.0, 0.0, 0, 0.0};
+        double above = steps_in_warp(s.above);
         u32 both = __reduce_add_sync(FULL, s.greater | (u32)(__popc(s.equal) + (int)s.odd_equal) << 16);
-        if (ASKS) top_two(s), of.top = from_bits(s.top) * STEPS_PER_ONE, of.second = from_bits(s.second) * STEPS_PER_ONE;
+        if (ASKS) top_two(s), of.top = (double)s.top, of.second = (double)s.second;
         u64 seed = seed_at(job, row, HASHES ? sum_in_group(s.hash) : 0, LANE == 0);
         of.u = uniform_at(job, row, seed);
         double own = mass_of(own_value), score;

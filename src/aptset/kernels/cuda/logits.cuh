@@ -17,11 +17,13 @@ __constant__ double LOGARITHMS[4] = {PER_LOG, LOG, LOG_REST, NEAREST};
 /* e to the power of N numbers that are at most 0, in their place. Each operation waits for the one before, so several go side by side: the loop is not
  * unrolled, or the compiler would do one number after the other. The power of two goes into the exponent: nothing is rounded, down to LOWEST. */
 template <int N> DEVICE void exponentials(double *x) {
-    double shifted[N], rest[N], power[N];
+    double rest[N], power[N];
+    u32 twos_of[N], is_lowest = 0; /* what is needed at the end, in few registers */
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        shifted[i] = x[i] * LOGARITHMS[0] + LOGARITHMS[3];
-        double twos = shifted[i] - LOGARITHMS[3];
+        double shifted = x[i] * LOGARITHMS[0] + LOGARITHMS[3], twos = shifted - LOGARITHMS[3];
+        twos_of[i] = (u32)bits_of(shifted);
+        is_lowest |= (u32)(bits_of(x[i]) > bits_of(LOWEST)) << i; /* of negative numbers the lower one has the greater bits */
         rest[i] = (x[i] - twos * LOGARITHMS[1]) - twos * LOGARITHMS[2], power[i] = rest[i] * SERIES[13];
     }
 #pragma unroll (N < 4 ? 12 : 1)
@@ -30,8 +32,8 @@ template <int N> DEVICE void exponentials(double *x) {
         for (int i = 0; i < N; i++) power[i] = (power[i] + SERIES[n]) * rest[i];
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        double scaled = from_bits(bits_of(power[i] + 1.0) + (bits_of(shifted[i]) << 52));
-        x[i] = bits_of(x[i]) > bits_of(LOWEST) ? 0.0 : scaled; /* of negative numbers the lower one has the greater bits */
+        double scaled = from_bits(bits_of(power[i] + 1.0) + ((u64)twos_of[i] << 52));
+        x[i] = is_lowest >> i & 1 ? 0.0 : scaled;
     }
 }
 DEVICE double exponential(double x) { exponentials<1>(&x); return x; }

@@ -79,7 +79,9 @@ DEVICE void split_ties(const Wanted &wanted, const Element *at, const Kept &kept
 }
 
 /* Blocks on a multiprocessor at a time: registers for more of them were measured to be worth it. */
+#ifndef MIN_BLOCKS
 #define MIN_BLOCKS (PER_LANE > 32 ? 3 : ASKS ? 4 : ELEMENT > 1 ? (LOGITS ? 6 : 4) : LOGITS ? 5 : 6)
+#endif
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wanted wanted) {
     __shared__ Left lefts[BLOCK / LANES];
     i64 n = rows_to_do(job), stride = (i64)gridDim.x * blockDim.x / LANES;

@@ -17,15 +17,16 @@ struct Calibrated {
     const unsigned char *rounding;
 };
 
-/* One group: its scores, its buckets, how many scores it has, and where its bits of rounding start. */
-struct Group { const double *sorted; const int *starts; i64 last, bits; double low, scale, count, one_over_count; u32 n; };
+/* One group: its scores, its buckets, if it has any, the number of the last of them, how many scores it has, and where its bits of rounding
+ * start. */
+struct Group { const double *sorted; const int *starts; i64 bits; double low, scale, last, count, one_over_count; u32 n; };
 
 DEVICE Group group_at(const Calibrated &c, i64 group) {
     i64 start = c.offsets[group];
-    Group g = {c.sorted + start, 0, -1, start + group, 0.0, 0.0, 0.0, 0.0, (u32)(c.offsets[group + 1] - start)};
+    Group g = {c.sorted + start, 0, start + group, 0.0, 0.0, 0.0, 0.0, 0.0, (u32)(c.offsets[group + 1] - start)};
     g.count = (double)g.n + 1.0, g.one_over_count = 1.0 / g.count;
-    if (!c.starts) return g;
-    g.starts = c.starts + c.firsts[group], g.last = c.firsts[group + 1] - c.firsts[group] - 2;
+    if (!c.starts || c.firsts[group + 1] - c.firsts[group] < 2) return g;
+    g.starts = c.starts + c.firsts[group], g.last = (double)(c.firsts[group + 1] - c.firsts[group] - 2);
     g.low = c.low[group], g.scale = c.scale[group];
     return g;
 }
@@ -35,25 +36,33 @@ struct Search { const double *sorted; u32 low, high; };
 
 DEVICE Search start_search(const Group &g, double score) {
     Search s = {g.sorted, 0, g.n};
-    if (g.last < 0) return s;
+    if (!g.starts) return s;
     double place = (score - g.low) * g.scale;
-    place = place > 0.0 ? place : 0.0;
-    const int *starts = g.starts + (place < (double)g.last ? (i64)place : g.last);
-    s.low = (u32)starts[0], s.high = (u32)starts[1];
+    u32 bucket = (u32)(place < g.last ? place > 0.0 ? place : 0.0 : g.last); /* 32 bits take fewer instructions than 64 */
+    s.low = (u32)g.starts[bucket], s.high = (u32)g.starts[bucket + 1];
     return s;
 }
 
 DEVICE double p_value_of(const Calibrated &c, const Group &g, const Search &s) {
+#if ONE_GROUP
+    u32 bit = s.low;
+#else
     i64 bit = g.bits + s.low;
+#endif
     double nearest = quotient(g.count - (double)s.low, g.count, g.one_over_count);
     return from_bits(bits_of(nearest) + (c.rounding[bit >> 3] >> (bit & 7) & 1));
 }
 
+#ifndef AT_A_TIME
 #define AT_A_TIME 4 /* labels that a thread looks for together, since every look waits for memory */
+#endif
+#ifndef MIN_BLOCKS
+#define MIN_BLOCKS 5
+#endif
 #define OF_BLOCK (256 * AT_A_TIME)
 
 /* Where a group was never seen p-values are 1. ONE_GROUP says that all rows that have a group have the same. */
-extern "C" __global__ void __launch_bounds__(256) p_values(Calibrated c, double *scores, i64 n) {
+extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS) p_values(Calibrated c, double *scores, i64 n) {
 #if ONE_GROUP
     Group only = group_at(c, 0);
 #endif

@@ -12,8 +12,15 @@
 #define TIE_BITS 44 /* of a tie that fit a key beside a place and a column */
 #endif
 #define GATHERS (LANES >= 16 && EACH == 32) /* whether members are picked out before they are put in order */
+#ifndef BY_BUCKETS
 #define BY_BUCKETS (LANES == 32 && EACH == 32) /* whether values are spread over buckets first */
-#define MIN_BLOCKS (WHAT == SIZES_OF_SETS || BY_BUCKETS ? 3 : 4) /* on a multiprocessor at a time, as measured */
+#endif
+#ifndef ONLY_BUCKETS
+#define ONLY_BUCKETS 0 /* rows with too full a bucket are left to another kernel: sorting in registers asks for most of them */
+#endif
+#ifndef MIN_BLOCKS
+#define MIN_BLOCKS (WHAT == SIZES_OF_SETS || (BY_BUCKETS && !ONLY_BUCKETS) ? 3 : 4) /* on a multiprocessor at a time, as measured */
+#endif
 #define PLACE(e) ((int)WITHIN * E + (e)) /* of E in each lane */
 
 /* The greater key comes first. */
@@ -429,7 +436,16 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) sorted(Job job, 
 #elif WHAT == MEMBERS_OF_SETS
         write_members(r, put_row_in_order(values, r.tie_seed, of_warp), out, of_warp);
 #else
+#if ONLY_BUCKETS
+        Ordered o;
+        if (!order_by_buckets(values, o, (u64 *)of_warp)) {
+            if (LANE == 0 && r.here) leave(job, r.row);
+            continue;
+        }
+        if (__any_sync(FULL, has_ties(o))) settle_neighbours(o, r.tie_seed);
+#else
         Ordered o = put_row_in_order(values, r.tie_seed, of_warp);
+#endif
         int lead = (int)LANE / LANES * LANES;
         r.of.top = __shfl_sync(FULL, mass_at(o, 0), lead) * STEPS_PER_ONE, r.of.second = __shfl_sync(FULL, mass_at(o, 1), lead) * STEPS_PER_ONE;
         use_scores(job, r, o, out, of_warp);

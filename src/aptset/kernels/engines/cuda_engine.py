@@ -40,6 +40,7 @@ from aptset.kernels.softmax import softmax
 _MOST_SHARED = 200 * 2**10  # bytes of a block
 _MOST_SCRATCH = 16 * 2**20  # bytes, where rows are too long for that
 TILE_VECTOR = 2  # labels
+_LOGITS_AT_A_TIME = 4  # that a lane of a mask reads: the keys of columns go along, and are longer than short types
 _FEW, _MANY = 6, 24  # blocks for a multiprocessor: where rows are few all should start at once, else end at once
 MANY_ROWS = 2**18
 _IN_TILES = ("label_scores", "mask")  # kernels
@@ -112,10 +113,10 @@ class CudaEngine:
 
     def _score_logits(self, layout: Layout, job: Job, where: list[c_void_p]) -> None:
         columns, layout = layout.columns, layout._replace(lanes=32, vector=1, piece=layout.vector)
-        kernel, shared, defines = "label_scores_carefully", room_bytes(columns), defines_of(layout, job, IN_TILES=0)
+        kernel, shared, defines = "label_scores_carefully", room_bytes(columns), defines_of(layout, job)
         if columns <= _WIDEST_IN_LANES:
-            kernel, shared = "label_scores", layout.tile_bytes("logit_scores.cu")
-            defines = defines_of(layout, job, FOLDS=folds_of(columns), IN_TILES=int(shared > 0))
+            folds = folds_of(columns)
+            kernel, shared, defines = "label_scores", BLOCK * 8 << folds, defines_of(layout, job, FOLDS=folds)
         self.starts.run("logit_scores.cu", defines, kernel, self._blocks(job, 4, 32), BLOCK, shared, job, *where)
 
     def mask(self, rows: Any, thresholds: Any, min_size: int) -> tuple[Any, Any]:
@@ -127,6 +128,8 @@ class CudaEngine:
         self, rows: Any, thresholds: Any, min_size: int, flags: Any = None, sizes: Any = None, cutoffs: Any = None
     ) -> Any:
         layout, per_row = layout_of(rows.probabilities, rows.logits), thresholds.shape[0] > 1
+        if layout.logits and not layout.is_narrow:
+            layout = layout._replace(vector=min(layout.vector, _LOGITS_AT_A_TIME))
         thresholds, wanted = _as_doubles(thresholds), Wanted(per_row=per_row, min_size=min_size)
 
         def at(start: int) -> Wanted:
@@ -237,6 +240,7 @@ class CudaEngine:
     def _ordered(self, rows: Any, what: int, output: Output, **by_row: Any) -> Any:
         """Put rows in order and use their scores; ``by_row`` names the fields of the output that go along with rows."""
         layout, values = layout_of(rows.probabilities, rows.logits), rows.probabilities
+        leaves = layout.has_buckets and what == What.SCORES  # rows with full buckets to another kernel
 
         def arguments(chunk: Chunk, job: Job) -> tuple[Any, ...]:
             fields = {name: pointer(tensor, chunk.start) for name, tensor in by_row.items()}
@@ -246,10 +250,11 @@ class CudaEngine:
             defines, grid = defines_of(layout, job, WHAT=what), self._blocks(job, BLOCK, NARROW_BLOCKS)
             self.starts.run("narrow.cu", defines, "every_label", grid, BLOCK, 0, *arguments(chunk, job))
 
-        def work_in_registers(chunk: Chunk, job: Job) -> None:
-            defines, a_warp = defines_of(layout, job, WHAT=what, EACH=layout.each), BLOCK // 32
+        def work_in_registers(chunk: Chunk, job: Job, by_buckets: bool = layout.has_buckets) -> None:
+            form = {"BY_BUCKETS": int(by_buckets), "ONLY_BUCKETS": int(by_buckets and leaves)}
+            defines, a_warp = defines_of(layout, job, WHAT=what, EACH=layout.each, **form), BLOCK // 32
             places = 32 * layout.each
-            of_place = 12 if layout.has_buckets else 8  # bytes
+            of_place = 12 if by_buckets else 8  # bytes
             shared, rows_of_block = a_warp * of_place * (places + places // 32), BLOCK // layout.lanes
             grid = self._blocks(job, rows_of_block, 16)
             self.starts.run("sorted.cu", defines, "sorted", grid, BLOCK, shared, *arguments(chunk, job))
@@ -257,7 +262,11 @@ class CudaEngine:
         if layout.is_narrow:
             return over_chunks(self.starts, rows, work_on_narrow).bad
         if layout.is_sorted_in_registers:
-            return over_chunks(self.starts, rows, work_in_registers).bad
+
+            def rest(chunk: Chunk, job: Job) -> None:
+                work_in_registers(chunk, changed(job, which=job.slow, count=job.n_slow), by_buckets=False)
+
+            return over_chunks(self.starts, rows, work_in_registers, rest if leaves else None).bad
         length = max(32, 1 << (layout.columns - 1).bit_length())
         team = 32 if length <= 256 else 256 if length < 8192 else 1024
         block = max(team, 128)
