@@ -21,7 +21,7 @@ from aptset.core.validate import check_alpha
 from aptset.kernels.formula import Floats
 from aptset.metrics.estimates import (
     Estimate,
-    Intervals,
+    ManyIntervals,
     check_confidence,
     means_of_sums,
     share_of_count,
@@ -182,7 +182,7 @@ def levels_by_name(alpha: Any, names: Sequence[Any]) -> Floats:
     return np.array([levels[hashable(name)] for name in names])
 
 
-def _gap(shares: Intervals, target: Floats | None) -> Estimate:
+def _gap(shares: ManyIntervals, target: Floats | None) -> Estimate:
     """Return the gap over coverages whose intervals hold at once; so does what they allow for the gap."""
     n, low, high = int(shares.n.sum()), shares.low, shares.high
     if target is None:

@@ -101,7 +101,7 @@ def share_of_count(count: int, n: int, confidence: float) -> Estimate:
     return Estimate(count / n, low, high, n, count)
 
 
-class Intervals(NamedTuple):
+class ManyIntervals(NamedTuple):
     """Many shares at once: their values, the ends of their intervals, and the numbers of rows behind them."""
 
     value: Floats
@@ -113,7 +113,7 @@ class Intervals(NamedTuple):
 _AT_ONCE = 512  # ends that a thread works out at a time; of up to 500 numpy does not let other threads run meanwhile
 
 
-def intervals_of_counts(counts: Counts, n: Counts, confidence: float) -> Intervals:
+def intervals_of_counts(counts: Counts, n: Counts, confidence: float) -> ManyIntervals:
     """Return such a share for each of many counts at once."""
     from scipy.special import betaincinv
 
@@ -127,7 +127,7 @@ def intervals_of_counts(counts: Counts, n: Counts, confidence: float) -> Interva
 
     over_blocks(len(ends), _AT_ONCE, work)
     low, high = np.where(counts > 0, ends[:n_shares], 0.0), np.where(counts < n, ends[n_shares:], 1.0)
-    return Intervals(np.where(n > 0, counts / np.maximum(n, 1), math.nan), low, high, n)
+    return ManyIntervals(np.where(n > 0, counts / np.maximum(n, 1), math.nan), low, high, n)
 
 
 def shares_of_counts(counts: Counts, n: Counts, confidence: float) -> list[Estimate]:
@@ -135,7 +135,7 @@ def shares_of_counts(counts: Counts, n: Counts, confidence: float) -> list[Estim
     return _estimates(intervals_of_counts(counts, n, confidence), counts.tolist())
 
 
-def _estimates(intervals: Intervals, counts: Sequence[int | None]) -> list[Estimate]:
+def _estimates(intervals: ManyIntervals, counts: Sequence[int | None]) -> list[Estimate]:
     """Return estimates over rows. An evaluation makes thousands of them, so each has all its attributes set at once."""
     value, low, high, n = (column.tolist() for column in intervals)
     made = list(map(float.__new__, repeat(Estimate), value))
@@ -198,7 +198,7 @@ def means_of_sums(
     rows, is_there = np.maximum(n, 1), n > 0
     low, high = _ends_of_mean(rows, total, squares, least, most, confidence)
     ends = (np.where(is_there, low, least), np.where(is_there, high, most))
-    return _estimates(Intervals(np.where(is_there, total / rows, math.nan), *ends, n), [None] * len(n))
+    return _estimates(ManyIntervals(np.where(is_there, total / rows, math.nan), *ends, n), [None] * len(n))
 
 
 def _ends_of_mean(n: Any, total: Any, squares: Any, least: float, most: float, confidence: float) -> tuple[Any, Any]:

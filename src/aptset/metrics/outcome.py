@@ -17,7 +17,7 @@ from aptset.kernels.blocks import least_and_most, over_numbers
 from aptset.kernels.long_arrays import group_sizes, in_groups
 from aptset.metrics.estimates import (
     Estimate,
-    Intervals,
+    ManyIntervals,
     check_confidence,
     intervals_of_counts,
     mean_of_sizes,
@@ -194,7 +194,7 @@ class Outcome:
         sums, sure = self.sums(by), check_confidence(confidence)
         return dict(zip(sums.names, shares_of_counts(sums.covered, sums.rows, sure), strict=True))
 
-    def intervals_at_once(self, by: Any, confidence: float) -> Intervals:
+    def intervals_at_once(self, by: Any, confidence: float) -> ManyIntervals:
         """Return the coverages of all parts, with intervals that hold at once with the confidence (Bonferroni)."""
         asked, sums = (id(by), check_confidence(confidence)), self.sums(by)
         each = 1 - (1 - asked[1]) / max(1, len(sums.names))
@@ -202,7 +202,7 @@ class Outcome:
             shares = list(self.shares_covered(by, each).values())
             low, high = ([getattr(one, end) for one in shares] for end in ("low", "high"))
             numbers = np.array([one.n for one in shares], dtype=np.int64)
-            return Intervals(np.array(shares, dtype=np.float64), np.array(low), np.array(high), numbers)
+            return ManyIntervals(np.array(shares, dtype=np.float64), np.array(low), np.array(high), numbers)
         if asked not in self._intervals_of_arrays:
             self._intervals_of_arrays[asked] = by, intervals_of_counts(sums.covered, sums.rows, each)
         return self._intervals_of_arrays[asked][1]
@@ -253,7 +253,7 @@ class Outcome:
         return {}
 
     @cached_property
-    def _intervals_of_arrays(self) -> dict[tuple[int, float], tuple[Any, Intervals]]:
+    def _intervals_of_arrays(self) -> dict[tuple[int, float], tuple[Any, ManyIntervals]]:
         return {}
 
     def _sums_of_parts(self, parts: list[Stratum]) -> PartSums:
