@@ -134,7 +134,7 @@ def test_the_command_line_takes_a_column_of_clusters(tmp_path, monkeypatch):
     for command in (["run", "--out", "pooled"], ["audit", "--repetitions", 2, "--jobs", 1, "--calibration", "split"]):
         words = run(command[0], "rows.csv", "--target", "diagnosis", *command[1:])
         assert words.count("'patient_id' has 60 values") == 1
-        assert "Tried on rows of 18 patients" in words
+        assert "On rows of 18 patients that were kept out" in words
     words = run("run", "rows.csv", "--target", "diagnosis", "--cluster", "patient_id", "--out", "whole")
     assert "for a row of a new patient" in words
     assert "18 patients, s.e." in words

@@ -136,7 +136,7 @@ def test_one_sided_uniforms_are_refused():
             getattr(given, verb)(P)
     assert given.predict_set(P, u=u).sizes.sum() > 0
     folds = np.arange(300) % 3
-    with pytest.raises(ValueError, match="both sides"):
+    with pytest.raises(ValueError, match="both to calibration and to prediction"):
         aptset.calibrate_cv(P, Y, folds).predict_set([P] * 3, u=u)
     with pytest.raises(ValueError, match="u and ids must not both be passed"):
         aptset.calibrate(P, Y, u=u, ids=range(300))

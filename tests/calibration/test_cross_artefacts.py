@@ -120,7 +120,7 @@ def test_commands_name_it_and_say_why_they_cannot_ask_it(tmp_path):
     table.write_text("0,1,2\n0.5,0.25,0.25\n")
     done = CliRunner().invoke(main, ["predict", str(table), "-c", str(path), "-o", str(tmp_path / "sets.csv")])
     assert done.exit_code != 0
-    assert "must be the calibration of one model; it has 4 folds" in done.output
+    assert "must hold the calibration of one model" in done.output
     assert not (tmp_path / "sets.csv").exists()
 
 

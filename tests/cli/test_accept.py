@@ -156,7 +156,7 @@ def test_rows_without_a_label_are_left_out_and_counted(files):
         missing = run("calibrate", files / "holes.csv", *options, "-o", files / "holes.aptset", code=1)
         assert "Pass --skip-unlabelled" in missing.stderr
         done = run("calibrate", files / "holes.csv", *options, "--skip-unlabelled", "-o", files / "holes.aptset")
-        assert "Rows without a label that were left out: 200." in done.stdout
+        assert "200 of 1,000 rows have no label and are left out." in done.stdout
         run("calibrate", files / "whole.csv", *options, "-o", files / "whole.aptset")
         one, other = (aptset.load(files / f"{name}.aptset") for name in ("holes", "whole"))
         if more == ["--accept"]:
@@ -202,7 +202,7 @@ def test_normalize_is_heard_and_a_second_table_is_not_left_out_in_silence(files)
     assert (files / "twice_made.csv").read_bytes() == (files / "made.csv").read_bytes()
     (files / "results").mkdir()
     two = run("accept", files / "new.csv", files / "old.csv", "-c", files / "results", "--error", "0.1", code=2)
-    assert "A table is one FILE; got 2." in two.stderr
+    assert "This command reads one FILE; got 2." in two.stderr
     assert "nowhere: no such folder." in run("accept", files / "new.csv", "-c", "nowhere", code=1).stderr
 
 

@@ -112,7 +112,7 @@ def test_a_growing_log_by_time_is_the_log_at_once(log):
         (["--order", "y", "--mature", "9"], {}, "must hold the number of the prediction"),
         (["--time", "y", "--mature", "9d"], {}, "must hold numbers throughout, or dates throughout"),
         (["--order", "number", "--mature", "9"], {"number": pa.array([0, 1, 1, 2])}, "1 is there twice"),
-        ([], {"y": pa.array(["a", None, "a", "a"])}, "--mature says how long"),
+        ([], {"y": pa.array(["a", None, "a", "a"])}, "Pass --mature to wait for labels"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_words(log, options, changes, words):

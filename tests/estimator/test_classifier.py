@@ -128,7 +128,7 @@ def test_class_missing_from_the_training_part():
 def test_training_part_with_one_class_only():
     labels = np.array(["a"] * 39 + ["b"])
     known = {"classes": ["a", "b"], "random_state": 1}
-    with pytest.warns(UserWarning, match="one class 'a' only.*a constant model is used instead"):
+    with pytest.warns(UserWarning, match="only the class 'a'.*a constant model is used instead"):
         classifier = ConformalClassifier(LogisticRegression(), **known).fit(X[:40], labels)
     sets = classifier.predict_set(X[:40])
     assert (sets.mask[:, 0] | (sets.sizes == 0)).all()

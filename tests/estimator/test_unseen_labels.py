@@ -69,12 +69,12 @@ def test_without_names_the_promise_is_about_known_labels():
 def test_warning_and_number(calibration):
     labels = NAMES.astype(object)
     labels[[3, 70, 120]] = ["one", "two", "three"]  # three labels seen once
-    with pytest.warns(UserWarning, match=r"chance of about 0.02 .*known labels. Pass classes=\[...\]") as caught:
+    with pytest.warns(UserWarning, match=r"probability of about 0.02 .*known labels. Pass classes=\[...\]") as caught:
         classifier = ConformalClassifier(GaussianNB(), calibration=calibration, random_state=0).fit(X, labels)
     assert caught[0].filename == __file__
     assert classifier.unseen_label_chance_ == 3 / 151
     assert "of known labels (chance of another one about 0.02)" in repr(classifier)
-    with pytest.warns(UserWarning, match="chance of about 0.02"):
+    with pytest.warns(UserWarning, match="probability of about 0.02"):
         classifier.fit_predict_set(X, labels, X)
     quiet = ConformalClassifier(GaussianNB(), alpha=0.3, random_state=0).fit(X, labels)
     assert quiet.unseen_label_chance_ == 3 / 151, "a fifteenth of alpha: said, but without a warning"

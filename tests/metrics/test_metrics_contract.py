@@ -142,7 +142,7 @@ def test_a_breakdown_that_needs_the_rows_is_left_out_where_they_have_gone_by(mon
 
 
 def test_an_evaluation_shows_every_metric(newcomer):
-    mask, labels, X = sets_of()
+    mask, labels, X = sets_of(2000)
     found = aptset.evaluate(mask, labels, X, alpha=0.1)
     assert found.large_rate == (mask.sum(axis=1) > 2).mean()
     assert [row[0] for row in found.rows()][: len(METRICS)] == [metric.name for metric, _ in found.estimates()]

@@ -1,36 +1,6 @@
 """A real browser for the tests of the page."""
 
-import os
-import shutil
-
 import pytest
-
-# What keeps Debian's chromium quiet and working as root, without a display.
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """Start Debian's chromium once."""
-    found = next((shutil.which(name) for name in ("chromium", "chromium-browser") if shutil.which(name)), None)
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("chromium is missing: the report cannot be tested. Install it: apt-get install chromium")
-        pytest.skip("chromium is missing, so the page is not opened: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=found, args=FLAGS)
-        yield started
-        started.close()
 
 
 class Opened:

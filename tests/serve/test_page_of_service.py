@@ -2,12 +2,11 @@
 
 import pytest
 
-from reports.conftest import FLAGS, browser  # noqa: F401
 from service import people, records
 
 
 @pytest.fixture
-def opened(browser):  # noqa: F811
+def opened(browser):
     """Open pages; they are closed at the end, and must not have complained or asked anybody else."""
     pages = []
 

@@ -260,8 +260,9 @@ def report(
         names = column_values(X, ids) if isinstance(ids, str) else None if ids is None else plain_list(ids)
         deciding = who_decides(source, evaluation.evidence)
         shown, evaluation = one_of_each(evaluation, clusters, votes, random_state)
-        shown = with_extra(shown, extra, random_state)
-        evaluation = replace(evaluation, overall=shown.overall | evaluation.overall)
+        if extra:
+            shown = with_extra(shown, extra, random_state)
+            evaluation = replace(evaluation, overall=shown.overall | evaluation.overall)
         summary = summarise(shown, str(title), count, random_state, deciding, names, tree)
         made = Report(render(summary), evaluation)
         on_rows(evaluation.n)
