@@ -166,7 +166,7 @@ def test_rows_without_a_label_are_left_out_and_counted(files):
             assert one.ranks(0.1) == other.ranks(0.1)
     old.assign(y=None).to_csv(files / "none.csv", index=False)
     nothing = ["calibrate", files / "none.csv", "--label", "y", "--prefix", "p_", "--skip-unlabelled"]
-    assert "at least one row with a label" in run(*nothing, "-o", files / "none.aptset", code=1).stderr
+    assert "must have rows with a label" in run(*nothing, "-o", files / "none.aptset", code=1).stderr
 
 
 def test_clusters_that_are_numbers_are_no_probabilities(files):
