@@ -69,7 +69,7 @@ def test_a_rare_label_that_no_fold_need_train_on(name, calibration):
     assert classifier.predict_proba(X)[:, 2].min() >= 0
 
 
-@pytest.mark.filterwarnings("ignore:a new row carries", "ignore:the rows that train hold the one class")
+@pytest.mark.filterwarnings("ignore:a new row carries", "ignore:the training rows hold only the class")
 @pytest.mark.parametrize("name", ["xgboost", "lightgbm", "catboost"])
 def test_a_fold_with_one_label(name):
     X, _ = sample(12)
