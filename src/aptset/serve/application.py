@@ -425,7 +425,7 @@ def application(folder: str | Path, feedback: str | Path | None = None, **settin
     feedback : path, optional
         The SQLite file of what was asked and of the labels; beside the folder by default.
     **settings
-        Of :class:`ServiceSettings`, and ``trust``, ``u``, ``alpha``, ``error`` and ``assurance`` of its choice.
+        Of ``ServiceSettings``, and ``trust``, ``u``, ``alpha``, ``error`` and ``assurance`` of its choice.
 
     Examples
     --------
