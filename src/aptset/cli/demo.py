@@ -90,7 +90,7 @@ def demonstrate(alpha: float, seed: int) -> tuple[str, list[dict[str, Any]], Con
         "",
         "method:   SC trains on one half and calibrates on the other, CV+ does both with all rows in ten folds,",
         "          HCC is SC with one cut on the probability for every row: smaller sets, less even coverage.",
-        "          The promise is proven for SC and HCC. For CV+ about twice the misses are; few come in practice.",
+        "          The promise is proven for SC and HCC. For CV+ the proof allows twice the misses; few come.",
         f"coverage: share of test rows whose set holds the true label. Over many splits it is about {promise};",
         f"          one split with {n} calibration and {m} test rows is mostly within {spread} of that.",
         "size:     mean number of labels in a set. The weaker the model, the larger the sets; the promise stays.\n",
