@@ -21,7 +21,7 @@ import aptset.dask
 from benchmarks.engines import COLUMNS, forget_peak, line_of, peak_mb, write_rows
 
 
-class Weighed(distributed.Client):
+class RowWeights(distributed.Client):
     """A client that weighs what computations bring to it."""
 
     came = 0
@@ -36,7 +36,7 @@ def length(part: pd.DataFrame) -> pd.Series:
     return pd.Series([len(part)])
 
 
-def measured(client: Weighed, job: str, n: int, work: Callable[[], Any]) -> Any:
+def measured(client: RowWeights, job: str, n: int, work: Callable[[], Any]) -> Any:
     """Run a job on the cluster and print how it went; the peak is that of the largest worker."""
     client.run(forget_peak)
     client.came, start, cores = 0, time.perf_counter(), sum(client.run(time.process_time).values())
@@ -52,7 +52,7 @@ def measured(client: Weighed, job: str, n: int, work: Callable[[], Any]) -> Any:
 def run(folder: str, n: int, n_workers: int) -> None:
     """Measure all jobs on so many workers."""
     options = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": 0}
-    with distributed.LocalCluster(**options) as cluster, Weighed(cluster) as client:
+    with distributed.LocalCluster(**options) as cluster, RowWeights(cluster) as client:
         rows = dd.read_parquet(folder, split_row_groups=False)
         wanted = rows[[*COLUMNS, "y"]]
         lengths = wanted.map_partitions(length, meta=pd.Series([], dtype=int))

@@ -24,7 +24,7 @@ def test_arrays_lists_and_frames_are_on_no_device():
         assert not devices.is_tensor(values)
     assert devices.is_on_device(OnCuda())
     array = np.ones(3)
-    assert devices.as_given(array, [1, 2]) is array
+    assert devices.like_input(array, [1, 2]) is array
     assert devices.on_host(array) is array
 
 

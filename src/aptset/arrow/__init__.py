@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from aptset.arrow.calibrating import ThresholdSearch as ThresholdSearch
     from aptset.arrow.calibrating import calibrate_batches as calibrate_batches
     from aptset.arrow.calibrating import start_search as start_search
-    from aptset.arrow.predicting import SetMaker as SetMaker
+    from aptset.arrow.predicting import BatchPredictor as BatchPredictor
     from aptset.arrow.predicting import predict_batches as predict_batches
     from aptset.arrow.predicting import set_maker as set_maker
     from aptset.arrow.states import STATE_SCHEMA as STATE_SCHEMA
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
     _MODULES = {
         "calibrating": ("ThresholdSearch", "calibrate_batches", "start_search"),
-        "predicting": ("SetMaker", "predict_batches", "set_maker"),
+        "predicting": ("BatchPredictor", "predict_batches", "set_maker"),
         "states": ("STATE_SCHEMA", "merge_states"),
     }
     _HOMES = {name: module for module, names in _MODULES.items() for name in names}

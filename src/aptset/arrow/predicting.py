@@ -49,7 +49,7 @@ def columns_of_sets(sets: Sequence[Any], names: Sequence[tuple[str, str]], class
 
 
 @dataclass(frozen=True, eq=False)
-class SetMaker:
+class BatchPredictor:
     """A picklable function from batches to the same rows with their sets; :func:`set_maker` makes one.
 
     Columns of probabilities stay behind, all others travel along. ``schema`` is that of what comes out.
@@ -121,7 +121,7 @@ def set_maker(
     allow_empty: bool | None = None,
     u: Literal["fresh"] | None = None,
     assurance: float | Assurance | None = None,
-) -> SetMaker:
+) -> BatchPredictor:
     """Return a function from batches to batches with sets, for batches with the schema of ``first``.
 
     The parameters are those of :func:`predict_batches`. What it returns can be pickled, and called on every partition;
@@ -137,7 +137,7 @@ def set_maker(
 
 def maker_for(
     calibration: Calibration, first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Predicting
-) -> SetMaker:
+) -> BatchPredictor:
     """Return a function from batches to batches with sets; only here is looked at what was given."""
     refuse_overlapping(calibration.held_out.groups.kind, "batches", "Call calibration.predict_set with their groups.")
     check_without_row_weights(calibration)
@@ -154,7 +154,7 @@ def maker_for(
     of_set = pa.list_(class_array(calibration).type)
     added = [field for size, labels in names for field in ((size, pa.int32()), (labels, of_set))]
     made = pa.schema([*(schema.field(name) for name in kept), *(pa.field(name, kind) for name, kind in added)])
-    return SetMaker(calibration, layout, tuple(order), tuple(levels), made, settings)
+    return BatchPredictor(calibration, layout, tuple(order), tuple(levels), made, settings)
 
 
 def refuse_copied_generator(u: Any) -> None:

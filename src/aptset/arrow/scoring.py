@@ -17,7 +17,7 @@ from aptset.arrow.states import check_grid_scores
 from aptset.calibration.request import count_copies, make_rows, scores_of_labels
 from aptset.conformal.histogram import Keys, keys_of
 from aptset.core.groups import Groups, Kind
-from aptset.core.randomization import Chance
+from aptset.core.randomization import Randomization
 from aptset.kernels.formula import Formula
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import CALIBRATION
@@ -47,7 +47,7 @@ class BatchScorer:
     conformity: Score
     kind: Kind
     key: int
-    chance: Chance
+    chance: Randomization
     normalize: bool
     logits: bool
     bands: Groups | None = None  # of the labels, where the kind is "band"

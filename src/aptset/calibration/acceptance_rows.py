@@ -16,7 +16,7 @@ from aptset.core.group_values import check_group_values
 from aptset.core.groups import EVERYONE, Cells, Groups
 from aptset.core.labels import as_labels, check_labels, check_length, columns_of, distinct, refuse_masked
 from aptset.core.matrix import check_named_columns, check_new_probabilities, check_probabilities
-from aptset.core.randomization import NO_DRAW, Chance, Draw
+from aptset.core.randomization import NO_UNIFORMS, Randomization, Uniforms
 from aptset.core.validate import flag
 from aptset.kernels.formula import Floats, Formula, Weights, normalised
 from aptset.kernels.rowhash import Words, uniforms
@@ -51,7 +51,7 @@ class Reading:
     by: By
     normalize: bool
     key: int
-    chance: Chance
+    chance: Randomization
 
     def matrix(self, probabilities: Any) -> NDArray[np.generic] | None:
         """Return new probabilities as a matrix; None where none came and none are needed."""
@@ -96,7 +96,7 @@ class Reading:
         return looked.guesses
 
 
-def look_at_new(reading: Reading, probabilities: Any, confidence: Any, draw: Draw | None, logits: Any) -> Looked:
+def look_at_new(reading: Reading, probabilities: Any, confidence: Any, draw: Uniforms | None, logits: Any) -> Looked:
     """Return what is known of new rows."""
     matrix, own = reading.matrix(probabilities), reading.own_confidence(confidence, probabilities)
     kind = reading.confidence if isinstance(reading.confidence, str) else OWN
@@ -110,7 +110,7 @@ def look_at(
     own: Any,
     kind: str,
     key: int,
-    draw: Draw | None,
+    draw: Uniforms | None,
     side: int,
     normalize: bool,
     logits: bool,
@@ -121,7 +121,7 @@ def look_at(
     """
     if matrix is None:
         return _look_at_numbers(check_numbers(own, None), key, draw, side)
-    rows = make_rows(matrix, probabilities, False, logits, _FORMULA, key, draw or NO_DRAW, normalize, side, 0)
+    rows = make_rows(matrix, probabilities, False, logits, _FORMULA, key, draw or NO_UNIFORMS, normalize, side, 0)
     assert isinstance(rows, Rows)
     guesses = np.asarray(rows.probabilities.argmax(axis=1), dtype=np.int64)
     scored = scores_of_labels(rows, guesses)
@@ -130,7 +130,7 @@ def look_at(
     return Looked(confidence, guesses, scored.seeds, u, scored.n_copies)
 
 
-def _look_at_numbers(confidence: Floats, key: int, draw: Draw | None, side: int) -> Looked:
+def _look_at_numbers(confidence: Floats, key: int, draw: Uniforms | None, side: int) -> Looked:
     """Return what is known of rows of which only a confidence came: u is drawn from that number."""
     if draw is None or draw.u is not None:
         nothing = np.zeros(len(confidence), dtype=np.uint64)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.cross_calibration import CrossCalibration
 from aptset.calibration.labelled_rows import LabelledRequest, Scored, score_labels
-from aptset.calibration.request import EQUAL, NAME, Weighing, looked_at, make_rows, stays_on_device
+from aptset.calibration.request import EQUAL, NAME, ImportanceWeights, make_rows, shape_proxy, stays_on_device
 from aptset.calibration.trials import Tuning
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_fold_ids
@@ -28,7 +28,7 @@ from aptset.core.devices import is_on_device, is_tensor
 from aptset.core.groups import EVERYONE
 from aptset.core.matrix import check_probabilities
 from aptset.core.overlapping import Overlapping, refuse_overlapping
-from aptset.core.randomization import Chance, check_first_row
+from aptset.core.randomization import Randomization, check_first_row
 from aptset.core.validate import answers_foreign_keywords, check_flag, check_generator, check_option, draw_key
 from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, Rows
 from aptset.scores import Conformity
@@ -149,7 +149,7 @@ def calibrate(
         there = _calibrated_there(probabilities, labels, settings, may_be_empty)
         if there is not None:
             return there
-    weighing = EQUAL if equal else Weighing(weights, label_weights, prior_correction)
+    weighing = EQUAL if equal else ImportanceWeights(weights, label_weights, prior_correction)
     request = LabelledRequest(*settings, tuning, weighing=weighing, clusters=clusters, votes=votes)
     scored = score_labels(probabilities, labels, request)
     return calibration_of(scored, may_be_empty, bool(normalize), first_row)
@@ -167,13 +167,13 @@ def _calibrated_there(
     if not whole or labels.ndim != 1 or not stays_on_device(probabilities, formula_of(score)):
         return None
     randomized, divide, soft = check_flag(randomized, "randomized"), check_flag(normalize, "normalize"), logits
-    matrix, names = check_probabilities(looked_at(probabilities, True), NAME)
+    matrix, names = check_probabilities(shape_proxy(probabilities, True), NAME)
     known = np.arange(matrix.shape[1])
     score = for_classes(score, known)
     formula, n_rows = formula_of(score), len(matrix)
     if names is not None or len(labels) != n_rows or formula.weights is None or formula.grid is not None:
         return None
-    key, chance = draw_key(check_generator(random_state)), Chance.of(None, None, randomized)
+    key, chance = draw_key(check_generator(random_state)), Randomization.of(None, None, randomized)
     start, draw = check_first_row(first_row, BLOCK_ROWS), chance.calibrates(None, None, n_rows, key)
     of_rows = (formula, key, draw, divide, CALIBRATION, start)
     rows = make_rows(matrix, probabilities, True, check_flag(soft, "logits"), *of_rows)
@@ -271,7 +271,7 @@ def calibrate_cv(
     check_weights_of_scheme(weights is not None, scheme.combine is Tally, f"combine={combine!r}")
     if clusters is not None:
         check_scheme_of_clusters(scheme.combine is Tally, f"combine={combine!r}")
-    weighing = EQUAL if weights is None else Weighing(weights)
+    weighing = EQUAL if weights is None else ImportanceWeights(weights)
     request = LabelledRequest(*settings, logits=logits, weighing=weighing, clusters=clusters)
     scored = score_labels(probabilities, labels, request)
     refuse_overlapping(scored.groups.kind, "cross calibration", "Use aptset.calibrate, or give each row one group.")

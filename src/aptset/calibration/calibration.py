@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibration.formulas import Confidence, confidence_of
-from aptset.calibration.request import NAME, Request, prepare, sets_as_given
+from aptset.calibration.request import NAME, Request, prepare, sets_like_input
 from aptset.calibration.storage import merged
 from aptset.conformal.checks import check_level_offered, check_offers
 from aptset.conformal.clusters import clusters_in_words, promise_about, promised
 from aptset.conformal.importance import effective_in_words
 from aptset.conformal.measure import Measure, Thresholds, mask_of_one_model, p_values_of_one_model, sets_of_one_model
-from aptset.core.devices import as_given, on_host
+from aptset.core.devices import like_input, on_host
 from aptset.core.levels import Assurance, CellLevel, check_alphas, check_level
-from aptset.core.randomization import BY_CONTENT, Chance, NewU
+from aptset.core.randomization import BY_CONTENT, NewU, Randomization
 from aptset.core.tables import html_table
 from aptset.core.validate import refuse_foreign_keywords
 from aptset.kernels.formula import Floats, Formula
@@ -48,7 +48,7 @@ class Calibration:
         The score that was calibrated.
     randomized : bool
         Whether u is drawn (keyed by the row) or 1 everywhere.
-    chance : Chance
+    chance : Randomization
         How the u of the calibration rows arose.
     allow_empty : bool
         Whether sets may be empty by default.
@@ -75,7 +75,7 @@ class Calibration:
     classes: NDArray[Any]
     conformity: Score
     key: int
-    chance: Chance = BY_CONTENT
+    chance: Randomization = BY_CONTENT
     allow_empty: bool = True
     columns: NDArray[Any] | None = None
     normalize: bool = False
@@ -219,7 +219,7 @@ class Calibration:
         rows, cells, mass, may_be_empty = prepare(self, self._formula, probabilities, request, levels)
         sets = sets_of_one_model(self.held_out, rows, cells, levels, self.classes, may_be_empty, NAME, mass)
         if type(probabilities) is not np.ndarray:
-            sets = [sets_as_given(of_level, probabilities) for of_level in sets]
+            sets = [sets_like_input(of_level, probabilities) for of_level in sets]
         return sets if is_sequence else sets[0]
 
     def predict_mask(
@@ -252,7 +252,7 @@ class Calibration:
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
         rows, cells, mass, may_be_empty = prepare(self, self._formula, probabilities, request, [level])
         mask: NDArray[np.bool_] = mask_of_one_model(self.held_out, rows, cells, level, may_be_empty, NAME, mass)
-        return mask if type(probabilities) is np.ndarray else as_given(mask, probabilities)
+        return mask if type(probabilities) is np.ndarray else like_input(mask, probabilities)
 
     def p_values(
         self,
@@ -274,7 +274,7 @@ class Calibration:
         request = Request(groups, u, ids, normalize, logits, first_row, weights)
         rows, cells, mass, _ = prepare(self, self._formula, probabilities, request, ())
         p_values: Floats = p_values_of_one_model(self.held_out, rows, cells, NAME, mass)
-        return p_values if type(probabilities) is np.ndarray else as_given(p_values, probabilities)
+        return p_values if type(probabilities) is np.ndarray else like_input(p_values, probabilities)
 
     def sets_and_p_values(
         self,
@@ -309,7 +309,7 @@ class Calibration:
         rows = rows.seeded()
         (sets,) = sets_of_one_model(self.held_out, rows, cells, [level], self.classes, may_be_empty, NAME, mass)
         p_values = p_values_of_one_model(self.held_out, rows, cells, NAME, mass)
-        return sets_as_given(sets, probabilities), as_given(p_values, probabilities)
+        return sets_like_input(sets, probabilities), like_input(p_values, probabilities)
 
     @property
     def effective_size(self) -> float | dict[Any, float]:

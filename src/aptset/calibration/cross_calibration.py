@@ -25,7 +25,7 @@ from aptset.conformal.schemes.cross import CVPlus
 from aptset.core.groups import Ids
 from aptset.core.levels import Assurance, Level, check_alphas, check_level
 from aptset.core.matrix import check_rows
-from aptset.core.randomization import BY_CONTENT, Chance, NewU
+from aptset.core.randomization import BY_CONTENT, NewU, Randomization
 from aptset.core.tables import html_table
 from aptset.core.validate import check_flag_or_none, refuse_foreign_keywords
 from aptset.kernels.formula import Floats
@@ -80,7 +80,7 @@ class CrossCalibration:
     classes: NDArray[Any]
     conformity: Score
     key: int
-    chance: Chance = BY_CONTENT
+    chance: Randomization = BY_CONTENT
     allow_empty: bool = True
     columns: NDArray[Any] | None = None
     normalize: bool = False

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aptset.core.devices import stand_in
+from aptset.core.devices import meta_array
 from aptset.core.matrix import check_rows, refuse_probabilities
 from aptset.kernels.engines.torch_rows import TORCH, own_seeds
 from aptset.kernels.formula import Formula, normalised, tempered
@@ -164,7 +164,7 @@ class _Fetched:
 
     def __init__(self, rows: DeviceRows) -> None:
         self._rows = rows
-        self.dtype = np.dtype(np.float64) if rows.logits else stand_in(rows.probabilities).dtype
+        self.dtype = np.dtype(np.float64) if rows.logits else meta_array(rows.probabilities).dtype
 
     def __getitem__(self, which: Any) -> NDArray[np.float64]:
         values = self._rows.probabilities[which]

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from aptset.calibration.request import (
     EQUAL,
     NAME,
-    Weighed,
-    Weighing,
+    ImportanceWeights,
+    RowWeights,
     content_seeds,
     count_copies,
-    looked_at,
     make_rows,
     scores_of_labels,
+    shape_proxy,
     stays_on_device,
     take_ids,
     with_own_seeds,
@@ -35,7 +35,7 @@ from aptset.core.groups import Groups, GroupValues, groups_labels
 from aptset.core.labels import Coded, check_labels
 from aptset.core.matrix import check_named_columns, check_probabilities
 from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
-from aptset.core.randomization import Chance, check_first_row, fingerprint_of
+from aptset.core.randomization import Randomization, check_first_row, fingerprint_of
 from aptset.core.validate import check_flag, check_generator, draw_key
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.rowhash import Words, mix
@@ -60,12 +60,12 @@ class Scored:
     columns: NDArray[Any] | None
     conformity: Score
     key: int
-    chance: Chance
+    chance: Randomization
     fingerprint: int
     seeds: Words
     trials: tuple[Trial, ...] = ()
     reserved: NDArray[np.bool_] | None = None
-    weighed: Weighed | None = None
+    weighed: RowWeights | None = None
     clusters: Membership | None = None
     votes: Floats | None = None  # of each score, where a row has several answers
 
@@ -116,7 +116,7 @@ class LabelledRequest(NamedTuple):
     logits: Any = False
     tuning: Tuning | None = None
     least_distinct: float = 0.5
-    weighing: Weighing = EQUAL
+    weighing: ImportanceWeights = EQUAL
     number_copies: Callable[[Words], Words] | None = None
     clusters: Any = None
     votes: Any = None
@@ -161,11 +161,11 @@ class _Checked:
     formula: Formula
     ids: Any
     values: GroupValues | None
-    weighed: Weighed | None
+    weighed: RowWeights | None
     clusters: Membership | None
     generator: np.random.Generator
     key: int
-    chance: Chance
+    chance: Randomization
 
 
 def _check(probabilities: Any, labels: Any, request: LabelledRequest) -> _Checked:
@@ -182,7 +182,7 @@ def _check(probabilities: Any, labels: Any, request: LabelledRequest) -> _Checke
     # A score is chosen on the host, and columns are corrected there.
     may_stay = request.tuning is None and request.weighing is EQUAL and not belong
     stays = may_stay and stays_on_device(probabilities, formula)
-    matrix, names = check_probabilities(looked_at(probabilities, stays) if stays else probabilities, NAME)
+    matrix, names = check_probabilities(shape_proxy(probabilities, stays) if stays else probabilities, NAME)
     matrix, known = check_named_columns(matrix, names, request.classes, [0] if labels is None else labels, NAME)
     answers = None if request.votes is None else check_votes(request.votes, known, len(matrix))
     columns = check_labels(labels, known, len(matrix)) if answers is None else answers.columns
@@ -190,7 +190,7 @@ def _check(probabilities: Any, labels: Any, request: LabelledRequest) -> _Checke
     weighed = None if request.weighing is EQUAL else request.weighing.of(columns, known)
     values = None if request.groups is None else _group_values(request.groups, len(matrix))
     generator = check_generator(request.random_state)
-    key, chance = draw_key(generator), Chance.of(request.u, ids, randomized)
+    key, chance = draw_key(generator), Randomization.of(request.u, ids, randomized)
     members = None if clusters is None else check_clusters(clusters, table, len(matrix), key)
     bound_formula = formula if bound is score else formula_of(bound)
     of_labels = (names, known, columns, answers, bound, bound_formula, ids, values, weighed, members)

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from aptset.calibration.adaptive_level import Law, Shown, Track, check_count, check_step, check_streamable, check_window
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.online_state import Numbering, State, WaitingRows, first_scores, read_state, write_state
-from aptset.calibration.request import NAME, Request, content_seeds, new_rows, scores_of_labels, sets_as_given
+from aptset.calibration.request import NAME, Request, content_seeds, new_rows, scores_of_labels, sets_like_input
 from aptset.conformal.histogram import FixedThresholds
 from aptset.conformal.measure import mask_of_one_model, sets_of_one_model
-from aptset.core.devices import as_given
+from aptset.core.devices import like_input
 from aptset.core.groups import Ids
 from aptset.core.labels import check_labels
 from aptset.core.levels import warn_if_too_few
@@ -269,7 +269,7 @@ class Online:
         classes, levels = self.calibration.classes, [self._state.law.alpha]
         (sets,) = sets_of_one_model(self._known(), asked.rows, asked.groups, levels, classes, may_be_empty, NAME)
         self._remember(asked, "set", remember)
-        answer: PredictionSets = sets_as_given(sets, probabilities)
+        answer: PredictionSets = sets_like_input(sets, probabilities)
         return answer
 
     def predict_mask(
@@ -289,7 +289,7 @@ class Online:
         level = self._state.law.alpha
         mask = mask_of_one_model(self._known(), asked.rows, asked.groups, level, may_be_empty, NAME)
         self._remember(asked, "mask", remember)
-        answer: NDArray[np.bool_] = as_given(mask, probabilities)
+        answer: NDArray[np.bool_] = like_input(mask, probabilities)
         return answer
 
     def update(

@@ -20,11 +20,11 @@ from aptset.conformal.importance import (
     check_weights,
     warn_of_uncertain_ratios,
 )
-from aptset.core.devices import is_on_device, on_host, stand_in, tensor_of
+from aptset.core.devices import is_on_device, meta_array, on_host, tensor_of
 from aptset.core.groups import Ids
 from aptset.core.levels import Level
 from aptset.core.matrix import check_new_probabilities, check_rows, softmax_of, tolerance_of
-from aptset.core.randomization import Draw, NewU, check_first_row, column_or_values
+from aptset.core.randomization import NewU, Uniforms, check_first_row, column_or_values
 from aptset.core.tables import without_column
 from aptset.core.validate import check_flag
 from aptset.kernels.blocks import over_blocks
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     Face: TypeAlias = Calibration | CrossCalibration
 
 
-class Weighed(NamedTuple):
+class RowWeights(NamedTuple):
     """The weight of each calibration row, and where labels decide it, the ratio of each label."""
 
     of_rows: Floats
@@ -63,13 +63,13 @@ class Weighed(NamedTuple):
         """What columns are multiplied by; None: nothing."""
         return self.ratios if self.corrects else None
 
-    def some(self, rows: NDArray[np.bool_]) -> Weighed:
+    def some(self, rows: NDArray[np.bool_]) -> RowWeights:
         """Return the weights of some rows."""
         return self._replace(of_rows=check_some_weight(self.of_rows[rows]))
 
 
 @dataclass(frozen=True)
-class Weighing:
+class ImportanceWeights:
     """What was passed about weights."""
 
     weights: Any = None
@@ -77,23 +77,23 @@ class Weighing:
     prior_correction: Any = False
     is_part: bool = False  # of all rows: none of it may have weight
 
-    def of(self, columns: NDArray[np.int64], classes: NDArray[Any]) -> Weighed | None:
+    def of(self, columns: NDArray[np.int64], classes: NDArray[Any]) -> RowWeights | None:
         """Return the weights of calibration rows, given their labels; None if all weigh the same."""
         corrects = check_flag(self.prior_correction, "prior_correction")
         check_one_kind_of_weights(self.weights, self.label_weights, corrects)
         if self.weights is not None:
             weights = check_weights(self.weights, len(columns))
-            return Weighed(weights if self.is_part else check_some_weight(weights), None, False)
+            return RowWeights(weights if self.is_part else check_some_weight(weights), None, False)
         if self.label_weights is None:
             return None
         ratios = check_label_weights(self.label_weights, classes)
         if corrects:
             # What label_ratios returns knows its errors; ratios from elsewhere are taken as known.
             warn_of_uncertain_ratios(getattr(self.label_weights, "errors", {}), columns, classes)
-        return Weighed(check_some_weight(ratios[columns], "label_weights"), ratios, corrects)
+        return RowWeights(check_some_weight(ratios[columns], "label_weights"), ratios, corrects)
 
 
-EQUAL = Weighing()
+EQUAL = ImportanceWeights()
 
 _BLOCK_CELLS = 2**15  # some temporary matrices of so many float64 stay in the cache of a core
 
@@ -134,9 +134,9 @@ def stays_on_device(probabilities: Any, formula: Formula) -> bool:
     return type(probabilities) is not np.ndarray and is_on_device(probabilities) and formula.weights is not None
 
 
-def looked_at(probabilities: Any, stays: bool) -> Any:
+def shape_proxy(probabilities: Any, stays: bool) -> Any:
     """Return what checks of the shape look at: rows that stay on their device are not fetched for it."""
-    return stand_in(tensor_of(probabilities)) if stays else probabilities
+    return meta_array(tensor_of(probabilities)) if stays else probabilities
 
 
 def make_rows(
@@ -146,7 +146,7 @@ def make_rows(
     logits: bool,
     formula: Formula,
     key: int,
-    draw: Draw,
+    draw: Uniforms,
     normalize: bool,
     side: int,
     first_row: int,
@@ -213,12 +213,12 @@ def new_rows(
     formula: Formula,
     probabilities: Any,
     request: Request,
-    draw: Draw | None = None,
+    draw: Uniforms | None = None,
     name: str = NAME,
     *,
     is_whole: bool | None = None,
     may_stay: bool = True,
-) -> tuple[Rows | OnDevice, Draw, NDArray[Any]]:
+) -> tuple[Rows | OnDevice, Uniforms, NDArray[Any]]:
     """Return new rows as the loops take them, where their u comes from, and the matrix that they are made of.
 
     A ``draw`` that was made for the rows of another fold is used again. ``is_whole`` says that the rows are no piece of
@@ -231,7 +231,7 @@ def new_rows(
     is_plain = type(probabilities) is np.ndarray and request.logits is False and factors is None
     may_stay = may_stay and not is_plain and not face.held_out.is_weighted and face.held_out.groups.kind != "pair"
     stays = may_stay and stays_on_device(probabilities, formula)
-    shape = probabilities if is_plain else looked_at(probabilities, stays)
+    shape = probabilities if is_plain else shape_proxy(probabilities, stays)
     matrix = check_new_probabilities(shape, NAME, face.classes, face.columns)
     starts = request.first_row == 0  # the last piece of a file may well be one row
     if draw is None:
@@ -278,7 +278,7 @@ def scores_of_labels(rows: Rows | OnDevice, columns: NDArray[np.int64]) -> Label
     return rows.label_scores(columns)
 
 
-def sets_as_given(sets: Any, given: Any) -> Any:
+def sets_like_input(sets: Any, given: Any) -> Any:
     """Return sets where the question lies, with the names of its rows if it has any."""
     if not isinstance(sets, PredictionSets):
         return sets

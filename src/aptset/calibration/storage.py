@@ -26,7 +26,7 @@ from aptset.conformal.measure import Thresholds, join_groups, join_measures
 from aptset.core.groups import Groups, flat_groups, full_groups
 from aptset.core.labels import as_objects
 from aptset.core.overlapping import MOST_INDICATORS
-from aptset.core.randomization import Chance, warn_of_equal_shards
+from aptset.core.randomization import Randomization, warn_of_equal_shards
 from aptset.core.store import (
     Facts,
     Store,
@@ -105,10 +105,10 @@ class Common(NamedTuple):
     classes: NDArray[Any]
     groups: Groups
     key: int
-    chance: Chance
+    chance: Randomization
 
 
-def common_facts(score: Score, classes: NDArray[Any], held_out: Thresholds, key: int, chance: Chance) -> Facts:
+def common_facts(score: Score, classes: NDArray[Any], held_out: Thresholds, key: int, chance: Randomization) -> Facts:
     """Return what calibrations and classifiers share as plain values, with who writes them, and when."""
     from importlib.metadata import version  # takes as long to load as a third of numpy
 
@@ -126,7 +126,7 @@ def common_facts(score: Score, classes: NDArray[Any], held_out: Thresholds, key:
     }
 
 
-def chance_facts(chance: Chance) -> Facts:
+def chance_facts(chance: Randomization) -> Facts:
     """Return where u comes from as plain values."""
     return {"randomized": chance.randomized, "u": chance.source, "copies": float(chance.copies)}
 
@@ -138,7 +138,7 @@ def read_common(
     classes = check_stored_labels(path, facts["classes"], "classes")
     groups, score = check_stored_groups(path, facts["groups"], classes), find_score(path, facts["score"], scores, trust)
     check_counted_classes(path, score, len(classes))
-    chance = Chance(facts["u"], facts["randomized"], float(facts["copies"]))
+    chance = Randomization(facts["u"], facts["randomized"], float(facts["copies"]))
     return Common(score, classes, groups, int(facts["key"]), chance)
 
 

@@ -21,7 +21,7 @@ from aptset.calibration.acceptance_threshold import ALL, AcceptanceThreshold, Le
 from aptset.calibration.storage import chance_facts
 from aptset.core.groups import EVERYONE, Groups
 from aptset.core.labels import hashable
-from aptset.core.randomization import Chance
+from aptset.core.randomization import Randomization
 from aptset.core.store import (
     ORIGIN,
     Facts,
@@ -201,6 +201,6 @@ def _read_reading(path: str | Path, facts: Facts) -> Reading:
         raise damaged(path, "it must have one column for each of its classes")
     check_stored_values(path, facts["names"], "groups")
     groups = EVERYONE if facts["by"] == "none" else Groups("row", tuple(map(hashable, facts["names"])))
-    chance = Chance(facts["u"], True, float(facts["copies"]))
+    chance = Randomization(facts["u"], True, float(facts["copies"]))
     of_rows = (groups, facts["by"], facts["normalize"], int(facts["key"]), chance)
     return Reading(facts["confidence"], classes, columns, *of_rows)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.fold_scores import Fold
-from aptset.conformal.scheme import FoldSizes, Line, Scheme
+from aptset.conformal.scheme import FoldSizes, LinearBound, Scheme
 from aptset.core.store import Facts, check_stored_values, damaged, is_storable, unknown_kind
 from aptset.scores import SCORES, Gridded, OfFunction, Ordered, Prevalence, Score, Tempered
 from aptset.scores.conformity import check_conformity
@@ -212,7 +212,7 @@ class WithoutSplitter:
         """Refuse: what made the folds is not here."""
         raise TypeError(f"calibration must have its splitter to make folds; this {self.name} was read from a file.")
 
-    def lines(self, sizes: FoldSizes) -> list[Line]:
+    def lines(self, sizes: FoldSizes) -> list[LinearBound]:
         """Return what the theorem says of such folds."""
         return self.scheme.lines(sizes)
 

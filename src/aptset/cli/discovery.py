@@ -23,7 +23,7 @@ from aptset.arrow.formats import Keys, TableFile, format_of, table_file
 from aptset.arrow.formats.delimited import check_encoding, encoding_of
 from aptset.cli.inputs import has_magic
 from aptset.cli.stores import Location, location_of, refuse_changing_input
-from aptset.core.files import claim, undisturbed
+from aptset.core.files import claim, deferred_signals
 
 _NO_VALUE = ("", "__HIVE_DEFAULT_PARTITION__")  # the second is what Hive and Spark write for a key that is missing
 
@@ -274,7 +274,7 @@ def scratch_folder() -> Iterator[Path]:
     temporary, user = Path(tempfile.gettempdir()), getattr(os, "geteuid", lambda: 0)()
     lock = handle = None
     try:
-        with undisturbed():
+        with deferred_signals():
             lock, handle = claim(lambda number: temporary / f"aptset-part-{user}-{number}.lock", _empty_folder)
         yield lock.with_suffix("")
     finally:

@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from aptset.cli.options import column_of_groups, printable
-from aptset.core.files import check_exists, check_standard_input, claim, undisturbed
+from aptset.core.files import check_exists, check_standard_input, claim, deferred_signals
 
 _GIVEN: dict[str, str] = {}  # files that were copied to be read, and what the user calls them
 
@@ -255,7 +255,7 @@ def as_path(name: str) -> Path:
     start = stream.read(6)
     ending = next((ending for magic, ending in _ENDINGS.items() if start.startswith(magic)), ".csv")
     folder, user = Path(tempfile.gettempdir()), getattr(os, "geteuid", lambda: 0)()
-    with undisturbed():
+    with deferred_signals():
         path, handle = claim(lambda number: folder / f"stdin-{user}-{number}{ending}")
         atexit.register(path.unlink, missing_ok=True)  # the lock is kept until the process ends
     with os.fdopen(os.dup(handle), "wb") as file:

@@ -20,7 +20,7 @@ from aptset.arrow.formats import Dialect, TableFile
 from aptset.calibration.calibrate import calibration_of, load_calibration
 from aptset.calibration.labelled_rows import LabelledRequest, score_labels
 from aptset.calibration.online_state import Numbering
-from aptset.calibration.request import EQUAL, Weighing
+from aptset.calibration.request import EQUAL, ImportanceWeights
 from aptset.calibration.storage import STORE
 from aptset.calibration.stored_scores import find_score
 from aptset.cli.checks import (
@@ -66,7 +66,7 @@ def calibrate_files(
     for source, batch, classes in labelled_batches(sources, None, skipped):
         with shifted_rows(source.path, batch.start, batch.numbers):
             of_rows = {"groups": grouped(batch.groups, by_labels), "ids": batch.ids, "logits": source.logits}
-            weighing = EQUAL if batch.weights is None else Weighing(batch.weights, is_part=True)
+            weighing = EQUAL if batch.weights is None else ImportanceWeights(batch.weights, is_part=True)
             of_rows |= {"weighing": weighing, "number_copies": number_copies}
             of_rows |= {"clusters": named(batch.clusters, source.cluster)}
             settings |= {"classes": classes, "least_distinct": 0.0, "u": None, **of_rows}

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, FSSpecHandler, LocalFileSystem, PyFileSystem
 
 from aptset.cli.inputs import is_url
-from aptset.core.files import as_utf8, atomic_write, undisturbed
+from aptset.core.files import as_utf8, atomic_write, deferred_signals
 
 _QUERY = re.compile(r"\?(\w+=[^/]*)$")  # settings of the store; any other question mark belongs to a glob
 _BLOCK = 8 << 20
@@ -169,7 +169,7 @@ class Location:
 
     def _put(self, content: Any) -> None:
         """Put an object in one piece: a stream that is closed half-way would leave half an object."""
-        with undisturbed():
+        with deferred_signals():
             stream = self.store.open_output_stream(self.path)
             stream.write(content)
             stream.close()

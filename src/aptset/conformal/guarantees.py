@@ -12,7 +12,7 @@ from aptset.conformal.checks import FOLDS_WITH_WEIGHTS, refuse_assurance
 from aptset.conformal.clusters import count_clusters
 from aptset.conformal.fold_scores import Fold
 from aptset.conformal.measure import Thresholds
-from aptset.conformal.scheme import FoldSizes, Line, Scheme, bound, input_level, sizes_by_group
+from aptset.conformal.scheme import FoldSizes, LinearBound, Scheme, bound, input_level, sizes_by_group
 from aptset.core.groups import EVERYONE, Groups, Ids
 from aptset.core.levels import CellLevel, Level
 from aptset.core.validate import check_reachable
@@ -91,10 +91,10 @@ class Promises:
         return FOLDS_WITH_WEIGHTS
 
     @property
-    def lines(self) -> list[list[Line]]:
+    def lines(self) -> list[list[LinearBound]]:
         """What is proven of each group; nothing where no theorem speaks of the folds."""
         if self.is_weighted and not self.caveat:  # a split, or the weighted jackknife+ (Prinster et al., 2022)
-            return [[Line(Fraction(0), Fraction(1 if self._is_split else 2))] for _ in self.groups]
+            return [[LinearBound(Fraction(0), Fraction(1 if self._is_split else 2))] for _ in self.groups]
         return [[] if self.caveat else self.scheme.lines(sizes) for sizes in self.groups]
 
     def coverage(self, level: Level) -> Fraction:

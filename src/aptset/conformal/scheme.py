@@ -13,7 +13,7 @@ from aptset.conformal.aggregation import Tally
 from aptset.conformal.fold_scores import Fold
 
 
-class Line(NamedTuple):
+class LinearBound(NamedTuple):
     """An upper bound of the chance of a miss, as a function of the input level."""
 
     constant: Fraction
@@ -57,21 +57,21 @@ def sizes_by_group(sizes: NDArray[np.int64], of_folds: NDArray[np.int64] | None 
     return splits
 
 
-def cross_lines(sizes: FoldSizes) -> list[Line]:
+def cross_lines(sizes: FoldSizes) -> list[LinearBound]:
     """Theorem 2, its second term for one kind of folds after the other; with one kind only it is the paper's.
 
     The first term holds for folds of any sizes, since the rule is a weighted mean of the folds' p-values, and twice a
     mean of p-values is a p-value.
     """
     n, k = sizes.n, len(sizes.held_out)
-    lines = [Line(Fraction(2 * (k - 1), n + k), Fraction(2))]
+    lines = [LinearBound(Fraction(2 * (k - 1), n + k), Fraction(2))]
     for m, folds in sizes.alike:
         others = m * (folds + 1)
-        lines.append(Line(Fraction(m - 1, others), Fraction(2 * (n + m), others)))
+        lines.append(LinearBound(Fraction(m - 1, others), Fraction(2 * (n + m), others)))
     return lines
 
 
-def minimax_lines(sizes: FoldSizes) -> list[Line]:
+def minimax_lines(sizes: FoldSizes) -> list[LinearBound]:
     """Theorem S1, P(miss) <= alpha for one row per fold, and what its proof gives for larger folds of one kind.
 
     The set holds the CV+ set, and so keeps the promises of that too.
@@ -79,16 +79,16 @@ def minimax_lines(sizes: FoldSizes) -> list[Line]:
     n, lines = sizes.n, cross_lines(sizes)
     for m, folds in sizes.alike:
         others = m * (folds + 1)
-        lines.append(Line(Fraction(m - 1, others), Fraction(n + 1, others)))
+        lines.append(LinearBound(Fraction(m - 1, others), Fraction(n + 1, others)))
     return lines
 
 
-def bound(lines: Sequence[Line], alpha: Fraction) -> Fraction:
+def bound(lines: Sequence[LinearBound], alpha: Fraction) -> Fraction:
     """Return the coverage that the best of the lines promises; 0 if there is none."""
     return 1 - min((line.at(alpha) for line in lines), default=Fraction(1))
 
 
-def input_level(lines: Sequence[Line], alpha: Fraction) -> Fraction:
+def input_level(lines: Sequence[LinearBound], alpha: Fraction) -> Fraction:
     """Return the input level at which the promise is 1 - alpha; not positive if there is none."""
     return max(((alpha - line.constant) / line.slope for line in lines), default=Fraction(0))
 
@@ -119,7 +119,7 @@ class Scheme(Protocol):
         """Why no theorem speaks of these folds, e.g. since they look at the labels; empty if one does."""
         ...
 
-    def lines(self, sizes: FoldSizes) -> list[Line]:
+    def lines(self, sizes: FoldSizes) -> list[LinearBound]:
         """Return what the theorem says of folds of these sizes: P(miss) <= constant + slope * alpha, all at once."""
         ...
 

@@ -62,14 +62,14 @@ def is_bfloat16(values: Any) -> bool:
     return str(getattr(values, "dtype", "")).endswith("bfloat16")
 
 
-def as_given(result: Any, given: Any) -> Any:
+def like_input(result: Any, given: Any) -> Any:
     """Return what was found as a tensor if it answers one, on the device where that is worked on."""
     if is_on_device(given):
         return result if is_tensor(result) else sys.modules["torch"].from_numpy(result).to(tensor_of(given).device)
     return sys.modules["torch"].from_numpy(result) if is_tensor(given) else result
 
 
-def stand_in(tensor: Any) -> NDArray[np.generic]:
+def meta_array(tensor: Any) -> NDArray[np.generic]:
     """Return an array with the shape and the type of a tensor that takes no memory: what checks look at."""
     return _stand_in(tuple(tensor.shape), tensor.dtype)
 

@@ -123,7 +123,7 @@ def atomic_path(path: str | Path, called: str | None = None) -> Iterator[Path]:
     final = check_target_file(Path(path))
     temporary = handle = None
     try:
-        with undisturbed():
+        with deferred_signals():
             temporary, handle = claim(lambda number: final.with_name(_temporary_name(called or final.name, number)))
         yield temporary
         with temporary.open("rb") as file:
@@ -146,7 +146,7 @@ def atomic_path(path: str | Path, called: str | None = None) -> Iterator[Path]:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def deferred_signals() -> Iterator[None]:
     """Hold signals back until the block is over: one between making a file and noting it would leave it behind."""
     if threading.current_thread() is not threading.main_thread():  # Python runs handlers in the main thread alone
         yield

@@ -86,9 +86,9 @@ def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32]]:
         if int(high) - int(low) < max(_LONG, len(values)):  # small whole numbers are counted: sooner
             return _counted(values, low, int(high) - int(low) + 1)
     several = coded_array(values) if values.dtype.kind == "U" else None
-    looked_at = values if several is None else as_objects(several.values)
-    names = distinct(looked_at)
-    number = columns_of(looked_at, names).astype(np.int32)
+    shape_proxy = values if several is None else as_objects(several.values)
+    names = distinct(shape_proxy)
+    number = columns_of(shape_proxy, names).astype(np.int32)
     return names, number if several is None else looked_up(number, several.codes)
 
 

@@ -188,18 +188,18 @@ Source = Literal["content", "ids", "given"]
 NewU: TypeAlias = ArrayLike | Literal["fresh"] | np.random.Generator | None  # what may come with new rows
 
 
-class Draw(NamedTuple):
+class Uniforms(NamedTuple):
     """What the caller decides about the chance of some rows; None where the rows' content decides."""
 
     seeds: Words | None
     u: Floats | None
 
 
-NO_DRAW = Draw(None, None)
+NO_UNIFORMS = Uniforms(None, None)
 
 
 @dataclass(frozen=True)
-class Chance:
+class Randomization:
     """How the u of the calibration rows arose.
 
     Parameters
@@ -218,21 +218,21 @@ class Chance:
     _has_warned: bool = field(default=False, init=False, repr=False, compare=False)
 
     @classmethod
-    def of(cls, u: Any, ids: Any, randomized: bool) -> Chance:
+    def of(cls, u: Any, ids: Any, randomized: bool) -> Randomization:
         """Return the chance of a calibration that was passed these."""
         check_one_of_two(u, ids)
         return cls("given" if u is not None else "ids" if ids is not None else "content", randomized)
 
-    def with_copies(self, n_copies: float, n_rows: int) -> Chance:
+    def with_copies(self, n_copies: float, n_rows: int) -> Randomization:
         """Return the same, knowing how many of the rows are copies."""
         return replace(self, copies=n_copies / n_rows)
 
     def calibrates(
         self, u: ArrayLike | None, ids: ArrayLike | None, n_rows: int, key: int, least_distinct: float = 0.5
-    ) -> Draw:
+    ) -> Uniforms:
         """Return the draw of calibration rows."""
         if u is None and ids is None:
-            return NO_DRAW if self.randomized else Draw(None, np.ones(n_rows))
+            return NO_UNIFORMS if self.randomized else Uniforms(None, np.ones(n_rows))
         refuse_fresh(u, "at calibration: its rows have u of their own, copy by copy")
         return self._draw(u, check_ids(ids, n_rows, least_distinct), n_rows, key)
 
@@ -244,15 +244,15 @@ class Chance:
         key: int,
         is_whole: bool = True,
         stacklevel: int = 4,
-    ) -> Draw:
+    ) -> Uniforms:
         """Return the draw of new rows; a mixture with the calibration's that is not valid is refused."""
         if u is None and ids is None and self.source != "given":
             if is_whole and self.copies >= MANY_COPIES:
                 self.warn(n_rows, stacklevel + 1)
-            return NO_DRAW if self.randomized else Draw(None, np.ones(n_rows))
+            return NO_UNIFORMS if self.randomized else Uniforms(None, np.ones(n_rows))
         check_one_of_two(u, ids)
         if check_fresh(u, self.randomized):
-            return Draw(_fresh_seeds(u, n_rows), None)
+            return Uniforms(_fresh_seeds(u, n_rows), None)
         refuse_default_index(ids)
         # How many ids a piece of a table holds depends on where it was cut: that is for those who see all of it.
         draw = self._draw(u, check_ids(ids, n_rows, least_distinct=0.05 if is_whole else 0.0, fewest=100), n_rows, key)
@@ -266,12 +266,12 @@ class Chance:
             object.__setattr__(self, "_has_warned", True)
             warn_of_shared_chance(self.copies, n_rows, stacklevel)
 
-    def _draw(self, u: Any, ids: NDArray[Any] | None, n_rows: int, key: int) -> Draw:
+    def _draw(self, u: Any, ids: NDArray[Any] | None, n_rows: int, key: int) -> Uniforms:
         seeds = None if ids is None else id_seeds(ids, key)
-        return Draw(seeds, uniforms_of(u, n_rows, self.randomized))
+        return Uniforms(seeds, uniforms_of(u, n_rows, self.randomized))
 
 
-BY_CONTENT = Chance()
+BY_CONTENT = Randomization()
 
 
 def _fresh_seeds(u: Any, n_rows: int) -> Words:

@@ -16,7 +16,7 @@ from aptset import Assurance, Calibration
 from aptset.arrow import ThresholdSearch, merge_states
 from aptset.arrow.calibrating import search_for
 from aptset.arrow.layout import Calibrating, Columns, Predicting
-from aptset.arrow.predicting import SetMaker, maker_for
+from aptset.arrow.predicting import BatchPredictor, maker_for
 from aptset.arrow.scoring import Conformity
 from aptset.core.validate import answers_foreign_keywords
 from aptset.dask.partitions import ArrayReader, FrameReader, partitions_of
@@ -199,7 +199,7 @@ def predict_set(
 class _MakingSets:
     """What every worker needs; dask looks into tuples and dataclasses, and not into this."""
 
-    def __init__(self, make: SetMaker, reader: FrameReader | ArrayReader) -> None:
+    def __init__(self, make: BatchPredictor, reader: FrameReader | ArrayReader) -> None:
         self.make, self.reader = make, reader
 
     def __call__(self, number: int, first_row: int, *blocks: Any) -> pd.DataFrame:

@@ -25,7 +25,7 @@ from aptset.core.group_values import check_group_values, check_same_kind
 from aptset.core.groups import Groups, GroupValues
 from aptset.core.levels import CellLevel, Level, warn_if_too_few
 from aptset.core.matrix import OF_ESTIMATOR
-from aptset.core.randomization import Chance, NewU, check_first_row, check_ids, column_or_values
+from aptset.core.randomization import NewU, Randomization, check_first_row, check_ids, column_or_values
 from aptset.core.row_seeds import row_seeds
 from aptset.core.tables import is_table, names_of_columns, without_column
 from aptset.estimator import fitting
@@ -59,7 +59,7 @@ class Rule:
     scheme: Scheme
     score: Score
     key: int
-    chance: Chance
+    chance: Randomization
     group_setting: Any
     groups: Groups
     classes: NDArray[Any]
@@ -285,10 +285,10 @@ class Fitted:
         return np.concatenate(act), np.concatenate(of_guesses), concatenate(list(of_sets))
 
     def _pieces(self, samples: fitting.Samples) -> Iterator[fitting.Samples]:
-        voices = len(self.models) if self.rule.scheme.combine.holds_all_models else 1
+        models_at_once = len(self.models) if self.rule.scheme.combine.holds_all_models else 1
         if isinstance(self.models[0], LeftOut):
-            voices = self.models[0].whole.formula.width
-        pieces = chunks(len(samples), len(self.rule.classes) * voices)
+            models_at_once = self.models[0].whole.formula.width
+        pieces = chunks(len(samples), len(self.rule.classes) * models_at_once)
         yield from [samples] if len(pieces) == 1 else map(samples.some, pieces)
 
     def tally(self, samples: fitting.Samples, n_jobs: int | None = None) -> Tally:

@@ -41,7 +41,7 @@ from aptset.core.labels import as_labels, check_hashable, columns_of, hashable, 
 from aptset.core.levels import Level, check_level, strictest
 from aptset.core.matrix import OF_ESTIMATOR, tolerance_of
 from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
-from aptset.core.randomization import Chance, check_ids, column_or_values
+from aptset.core.randomization import Randomization, check_ids, column_or_values
 from aptset.core.row_seeds import id_seeds, row_seeds
 from aptset.core.runner import with_bar
 from aptset.core.tables import without_column
@@ -440,7 +440,7 @@ def prepare(
         refuse_overlapping(groups.kind, *WITHOUT_WEIGHTS)
     if members is not None:
         refuse_overlapping(groups.kind, *OVERLAPPING_CLUSTERS)
-    chance = Chance.of(u, ids, settings.randomized)
+    chance = Randomization.of(u, ids, settings.randomized)
     of_rows = (settings.weights, column, features)
     rule = Rule(scheme, score, key, chance, settings.groups, groups, classes, unseen, *of_rows)
     rule = rule if frozen else replace(rule, training_rows=_training_rows(folds, len(y)))

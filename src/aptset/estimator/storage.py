@@ -44,7 +44,7 @@ from aptset.core.files import atomic_path, check_target_folder
 from aptset.core.groups import Groups, flat_groups, full_groups, groups_labels, is_pair
 from aptset.core.labels import columns_of
 from aptset.core.levels import Assurance, check_assurance, check_level
-from aptset.core.randomization import Chance
+from aptset.core.randomization import Randomization
 from aptset.core.store import (
     FORMAT,
     Facts,
@@ -115,7 +115,7 @@ def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
     classes: NDArray[Any] = state["classes"]
     groups = full_groups(state["groups"])
     setting = full_setting(state["group_setting"], groups, classes)
-    chance = Chance(state["u"], bool(state["randomized"]), float(state["copies"]))
+    chance = Randomization(state["u"], bool(state["randomized"]), float(state["copies"]))
     scheme, score = full_scheme(state["scheme"], where), full_score(state["score"], where)
     unseen = float(state["unseen_label_chance"])
     clusters = state.get("clusters")

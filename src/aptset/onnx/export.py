@@ -296,7 +296,7 @@ def _settings(
         randomized=calibration.randomized,
         logits=logits,
         normalize=validate.check_flag_or_none(normalize, calibration.normalize, "normalize"),
-        at_least=0 if may_be_empty else 1,
+        min_size=0 if may_be_empty else 1,
         thresholds=_thresholds(held_out, asked, cells),
         search=_search(held_out) if p_values else None,
         cells=np.where(cells < 0, len(held_out.groups.names), cells),

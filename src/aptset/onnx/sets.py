@@ -57,7 +57,7 @@ class GraphSettings:
     randomized: bool
     logits: bool
     normalize: bool
-    at_least: int
+    min_size: int
     thresholds: Floats  # ([levels,] groups, 1 or labels), the last group being one never seen
     search: Search | None = None
     cells: NDArray[np.int64] | None = None  # (groups, 1 or labels), for the search
@@ -252,7 +252,7 @@ def _outputs(settings: GraphSettings, scores: Traced, order: Traced, valid: Trac
     else:
         thresholds = looked_up(of_groups, groups, axis=of_groups.ndim - 2)
     inside = where(valid, scores, -np.inf) <= thresholds
-    if settings.at_least:
+    if settings.min_size:
         is_first = order[:, 0:1].equals(np.arange(n)[None, :])
         is_empty = ~inside.astype(np.int32).reduced("ReduceMax", -1).astype(np.bool_)
         inside = inside | (is_first & is_empty)

@@ -25,7 +25,7 @@ from aptset.core.labels import as_labels, check_length, known_columns
 from aptset.core.levels import Level, alpha_of, check_level
 from aptset.core.matrix import OF_ESTIMATOR, check_new_probabilities, check_rows, softmax_of
 from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
-from aptset.core.randomization import Chance, refuse_fresh
+from aptset.core.randomization import Randomization, refuse_fresh
 from aptset.core.validate import all_at_once, check_flag, check_flag_or_none, check_generator
 from aptset.kernels.counting import ratios
 from aptset.kernels.formula import Floats, normalised
@@ -453,7 +453,7 @@ _MOST_LETTERS = 80
 _SOURCES = {"content": "the content of the row", "ids": "the id of the row", "given": "the caller"}
 
 
-def _settings(name: str, held_out: Thresholds, score: str, chance: Chance, may_be_empty: bool) -> dict[str, str]:
+def _settings(name: str, held_out: Thresholds, score: str, chance: Randomization, may_be_empty: bool) -> dict[str, str]:
     kinds = {"all": "one promise for all rows", "label": "within every true label", "row": "within every group"}
     kinds["pair"] = "within every true label of every group"
     kinds["band"] = f"within every band of labels, {len(held_out.groups.names)} of them"

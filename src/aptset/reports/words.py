@@ -60,7 +60,7 @@ def too_low(
     """
     covered, promise = evidence.covered_at(alpha), evidence.origin.promise(alpha)
     laws = laws_of_parts(evidence.origin, parts)
-    looked_at = sum(len(part.names) for part in parts.values())
+    shape_proxy = sum(len(part.names) for part in parts.values())
     low = []
     for kind, part in parts.items():
         rows = np.bincount(part.of_row, minlength=len(part.names)).tolist()
@@ -70,7 +70,7 @@ def too_low(
                 chance = chance_of_so_few(hits[which], rows[which], promise)
             else:
                 chance = coverage_law(hits[which], laws[kind][which], check_alpha(alpha)).too_low
-            if chance < false_alarms / looked_at:
+            if chance < false_alarms / shape_proxy:
                 low.append(PartInWords(kind, str(name), rows[which], hits[which] / rows[which], chance))
     return sorted(low, key=lambda one: one.chance)
 

@@ -20,7 +20,7 @@ from aptset.arrow import ThresholdSearch, merge_states
 from aptset.arrow.calibrating import search_for
 from aptset.arrow.checks import check_column
 from aptset.arrow.layout import Calibrating, ColumnLayout, Columns, Predicting
-from aptset.arrow.predicting import SetMaker, maker_for
+from aptset.arrow.predicting import BatchPredictor, maker_for
 from aptset.arrow.scoring import Conformity
 from aptset.arrow.states import check_rows_found
 from aptset.core.validate import answers_foreign_keywords
@@ -214,7 +214,7 @@ def predict_set(
     return rows.on_partitions(rows.frame.columns, partial(make_sets, maker), _made_schema(maker, rows))
 
 
-def _made_schema(maker: SetMaker, rows: Frame) -> StructType:
+def _made_schema(maker: BatchPredictor, rows: Frame) -> StructType:
     """Return the schema of the sets as Spark has it: columns that travel along keep all that Spark knows of them."""
     known, names = {field.name: field for field in rows.frame.schema.fields}, maker.schema.names
     kept, added = names[: -2 * len(maker.levels)], names[-2 * len(maker.levels) :]

@@ -16,7 +16,7 @@ from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import DataFrame, functions
 
 from aptset.arrow.checks import check_distinct_names
-from aptset.arrow.predicting import SetMaker
+from aptset.arrow.predicting import BatchPredictor
 from aptset.arrow.sources import peeked
 from aptset.core.labels import as_labels, check_classes
 
@@ -74,7 +74,7 @@ def run_on_partition(work: Work, names: tuple[str, ...], batches: Batches) -> Ba
     yield from work(plain, number)
 
 
-def make_sets(maker: SetMaker, batches: Batches, number: int | None) -> Batches:
+def make_sets(maker: BatchPredictor, batches: Batches, number: int | None) -> Batches:
     """Make the sets of a partition; columns that travel along keep the types that they come with."""
     first, rows = peeked(batches)
     if first is None:

@@ -15,7 +15,7 @@ from aptset.calibration.device_rows import DeviceRows
 from aptset.calibration.tensor_sets import TensorSets
 from aptset.calibration.tensors import sets_at, sets_by_label
 from aptset.conformal.aggregation import by_label_thresholds
-from aptset.core.devices import stand_in
+from aptset.core.devices import meta_array
 from aptset.core.labels import check_classes
 from aptset.core.levels import Assurance, alpha_of, check_alphas, warn_if_too_few
 from aptset.core.matrix import tolerance_of
@@ -40,7 +40,7 @@ Tensor = Any
 
 _WIDE = torch.float64
 _TOLERANCES = {
-    kind: tolerance_of(stand_in(torch.empty(0, dtype=kind)), torch.empty(0, dtype=kind))
+    kind: tolerance_of(meta_array(torch.empty(0, dtype=kind)), torch.empty(0, dtype=kind))
     for kind in (torch.float16, torch.bfloat16, torch.float32, _WIDE)
 }
 _ALL_BITS = 2**64 - 1

@@ -14,7 +14,7 @@ from aptset.conformal.aggregation import ScoreAll, Tally, plain_mass
 from aptset.conformal.checks import check_bag_count, check_some_bags
 from aptset.conformal.fold_scores import Fold, FoldScores
 from aptset.conformal.measure import Measure
-from aptset.conformal.scheme import FoldSizes, Line
+from aptset.conformal.scheme import FoldSizes, LinearBound
 from aptset.core.groups import Groups, Ids
 from aptset.kernels.counting import add_counts
 from aptset.kernels.formula import Floats
@@ -121,9 +121,9 @@ class Bootstrap:
         bags = (np.sort(generator.integers(n, size=n)) for _ in range(n_bags))
         return [Fold(np.setdiff1d(np.arange(n), bag), bag) for bag in bags]
 
-    def lines(self, sizes: FoldSizes) -> list[Line]:
+    def lines(self, sizes: FoldSizes) -> list[LinearBound]:
         """P(miss) <= 2 alpha (Kim, Xu and Barber 2020), for bags that are drawn without a look at the rows."""
-        return [Line(Fraction(0), Fraction(2))]
+        return [LinearBound(Fraction(0), Fraction(2))]
 
 
 def number_of_bags(wanted: int, n_rows: int, size: int, generator: np.random.Generator) -> int:
@@ -158,6 +158,6 @@ class OutOfBag:
         """Return one fold, in which every row trains: the ensemble draws its bags from it."""
         return [Fold(np.arange(len(y)), np.arange(len(y)))]
 
-    def lines(self, sizes: FoldSizes) -> list[Line]:
+    def lines(self, sizes: FoldSizes) -> list[LinearBound]:
         """P(miss) <= 2 alpha."""
         return Bootstrap().lines(sizes)

@@ -18,7 +18,7 @@ from aptset.conformal.checks import (
     split_by,
 )
 from aptset.conformal.fold_scores import Fold
-from aptset.conformal.scheme import FoldSizes, Line, cross_lines
+from aptset.conformal.scheme import FoldSizes, LinearBound, cross_lines
 
 
 def random_folds(n: int, n_folds: int, generator: np.random.Generator) -> list[Fold]:
@@ -79,7 +79,7 @@ class CVPlus:
         """Why no theorem speaks of these folds; empty if one does."""
         return reason_of_no_promise(self.splitter)
 
-    def lines(self, sizes: FoldSizes) -> list[Line]:
+    def lines(self, sizes: FoldSizes) -> list[LinearBound]:
         """Theorem 2."""
         return cross_lines(sizes)
 
@@ -103,6 +103,6 @@ class JackknifePlus:
         """Return one fold per row."""
         return [Fold(np.array([row])) for row in range(len(y))]
 
-    def lines(self, sizes: FoldSizes) -> list[Line]:
+    def lines(self, sizes: FoldSizes) -> list[LinearBound]:
         """Theorem 2 with as many folds as rows: P(miss) <= 2 alpha."""
         return cross_lines(sizes)

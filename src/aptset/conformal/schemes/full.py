@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.fold_scores import Fold
-from aptset.conformal.scheme import FoldSizes, Line
+from aptset.conformal.scheme import FoldSizes, LinearBound
 from aptset.core.groups import Ids
 from aptset.kernels.rows import Rows
 
@@ -68,6 +68,6 @@ class Full:
         """Return one fold, whose rows train and calibrate."""
         return [Fold(np.arange(len(y)), np.arange(len(y)))]
 
-    def lines(self, sizes: FoldSizes) -> list[Line]:
+    def lines(self, sizes: FoldSizes) -> list[LinearBound]:
         """P(miss) <= alpha, as the rows and the new one are exchangeable and scored by one symmetric function."""
-        return [Line(Fraction(0), Fraction(1))]
+        return [LinearBound(Fraction(0), Fraction(1))]

@@ -12,7 +12,7 @@ from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_fold_count, reason_of_no_promise
 from aptset.conformal.fold_scores import Fold, FoldScores
 from aptset.conformal.measure import Measure
-from aptset.conformal.scheme import FoldSizes, Line, minimax_lines
+from aptset.conformal.scheme import FoldSizes, LinearBound, minimax_lines
 from aptset.conformal.schemes.cross import JackknifePlus, folds_of_splitter, random_folds
 from aptset.core.groups import Ids
 from aptset.kernels.counting import count_below, lower
@@ -78,6 +78,6 @@ class Minimax:
         """Why no theorem speaks of these folds; empty if one does."""
         return reason_of_no_promise(self.splitter)
 
-    def lines(self, sizes: FoldSizes) -> list[Line]:
+    def lines(self, sizes: FoldSizes) -> list[LinearBound]:
         """Theorem S1, and its weaker form for fewer folds than rows."""
         return minimax_lines(sizes)

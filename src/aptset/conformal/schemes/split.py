@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.fold_scores import Fold
-from aptset.conformal.scheme import FoldSizes, Line
+from aptset.conformal.scheme import FoldSizes, LinearBound
 from aptset.core.validate import check_share
 
 
@@ -45,6 +45,6 @@ class Split:
         calibrates[generator.permutation(n)[:n_calibrate]] = True
         return [Fold(np.flatnonzero(calibrates))]
 
-    def lines(self, sizes: FoldSizes) -> list[Line]:
+    def lines(self, sizes: FoldSizes) -> list[LinearBound]:
         """Theorem 1: P(miss) <= alpha."""
-        return [Line(Fraction(0), Fraction(1))]
+        return [LinearBound(Fraction(0), Fraction(1))]
