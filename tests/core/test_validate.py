@@ -1,10 +1,14 @@
 """The checks of scalars: what they take, and that a refusal names the argument, the rule, the value and the way out."""
 
 import re
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import aptset
 from aptset.core import validate
 
 
@@ -45,3 +49,12 @@ def test_words_and_flags():
     for value in ("no", 1, None):
         with pytest.raises(TypeError, match=r"^quick must be True or False; got "):
             validate.flag(value, "quick")
+
+
+def test_warnings_point_at_the_first_line_outside_the_package():
+    calibration = aptset.calibrate([[0.5, 0.5], [0.75, 0.25]], [0, 1])
+    with warnings.catch_warnings(record=True) as caught, ThreadPoolExecutor(1) as threads:
+        warnings.simplefilter("always")
+        calibration.predict_set([[0.5, 0.5]], 0.01)
+        threads.submit(calibration.predict_set, [[0.5, 0.5]], 0.01).result()
+    assert [Path(one.filename).name for one in caught] == [Path(__file__).name, "thread.py"]

@@ -78,7 +78,7 @@ class BatchPredictor:
             with rows_of(partition, start):
                 columns = self._columns(piece, offset + start if by_blocks else 0)
             if offset and by_blocks and start == 0 and self.settings.u is None:  # all rows, if they are few
-                self.calibration.chance.warn(piece.num_rows, stacklevel=3)
+                self.calibration.chance.warn(piece.num_rows)
             yield pa.record_batch(columns, schema=self.schema)
 
     def _columns(self, piece: pa.RecordBatch, first_row: int) -> list[pa.Array]:

@@ -28,7 +28,7 @@ from aptset.core.labels import check_length, coded_list, columns_of
 from aptset.core.overlapping import refuse_overlapping
 from aptset.core.runner import run_tasks
 from aptset.core.tables import plain_list, without_column
-from aptset.core.validate import all_at_once, check_alpha
+from aptset.core.validate import all_at_once, check_alpha, warn_caller
 from aptset.estimator.checks import check_training_data
 from aptset.estimator.fitting import fresh, pair_seeds, take
 from aptset.metrics import OF_SPLITS, check_extra
@@ -116,7 +116,7 @@ def check_times(time: Any, n_rows: int, generator: np.random.Generator) -> tuple
 
 def warn_drift(sentence: str) -> None:
     """Say that the data do not look exchangeable."""
-    warnings.warn(sentence, stacklevel=4)
+    warn_caller(sentence)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,6 @@ are in :mod:`aptset.conformal.acceptance`, with their proofs in docs/design/0024
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -36,7 +35,7 @@ from aptset.conformal import acceptance as rules
 from aptset.core.displays import Display
 from aptset.core.groups import Groups
 from aptset.core.randomization import Randomization, fingerprint_of
-from aptset.core.validate import check_generator, draw_key, flag, number, one_of, share
+from aptset.core.validate import check_generator, draw_key, flag, number, one_of, share, warn_caller
 from aptset.kernels.formula import Floats
 from aptset.kernels.rows import CALIBRATION
 
@@ -224,7 +223,7 @@ class Acceptance:
         act, wrong_rows = np.zeros(n_rows, dtype=np.bool_), self.confidences[self.is_wrong]
         budgets = self._budgets(error)
         if budgets.keys() == {None}:
-            _warn_of_batches({"": (self.n, n_rows, budgets[None])}, 3)
+            _warn_of_batches({"": (self.n, n_rows, budgets[None])})
             return looked.confidence > rules.batch_bound(wrong_rows, self.n, looked.confidence, budgets[None])
         cells, own = self.reading.cells(looked, guesses, groups), self._own_cells()
         said = {}
@@ -235,7 +234,7 @@ class Acceptance:
             act[rows] = new > rules.batch_bound(wrong_rows[own_rows[self.is_wrong]], n, new, of_cell)
             if len(rows):
                 said[f" of {name!r}"] = (n, len(rows), of_cell)
-        _warn_of_batches(said, 3)
+        _warn_of_batches(said)
         return act
 
     def above_in_batch(self, confidence: Floats, error: float) -> NDArray[np.bool_]:
@@ -289,7 +288,7 @@ class Acceptance:
             levels[ALL if cell is None else names[cell]] = self._at(rows, of_cell, options[0], make, options)
         needed = [one.reason for one in levels.values() if one.is_short]
         if needed:
-            warnings.warn(needed[0] + _of_more(levels, needed), stacklevel=2)
+            warn_caller(needed[0] + _of_more(levels, needed))
         return AcceptanceThreshold(self.reading, float(1 - delta), bool(all_at_once), levels)
 
     def _at(self, rows: Any, error: Fraction, delta: Fraction, make: Any, options: tuple[Fraction, ...]) -> Level:
@@ -408,25 +407,23 @@ def _check_start(start: Any, method: str) -> Fraction:
     return Fraction(str(start))
 
 
-def _warn_of_batches(said: dict[str, tuple[int, int, Fraction]], stacklevel: int) -> None:
+def _warn_of_batches(said: dict[str, tuple[int, int, Fraction]]) -> None:
     """Say that rows are too few for anything to be acted on, or a batch too small for its rate to mean much."""
     short = {who: (n, error) for who, (n, _, error) in said.items() if n + 1 < 1 / error}
     if short:
         who, (n, error) = next(iter(short.items()))
-        warnings.warn(
+        warn_caller(
             f"no row{who} can be decided: {n} rows, at least {ceil(1 / error) - 1} are needed even if none is wrong"
-            + _and_more(len(short)),
-            stacklevel=stacklevel,
+            + _and_more(len(short))
         )
     small = {who: (m, error) for who, (_, m, error) in said.items() if m * error < _LEAST_ERRORS}
     if small:
         who, (m, error) = next(iter(small.items()))
-        warnings.warn(
+        warn_caller(
             f"a batch of {m} rows{who} is small for error={float(error):g} (rows times error should be "
             f"{_LEAST_ERRORS} or more){_and_more(len(small))}: batches in which nothing is acted on count as "
             "without error, so that rows which are acted on may be wrong far more often. Collect larger batches, or "
-            "use threshold(error=..., assurance=...).",
-            stacklevel=stacklevel,
+            "use threshold(error=..., assurance=...)."
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -17,7 +16,7 @@ from aptset.core.groups import EVERYONE, Cells, Groups
 from aptset.core.labels import as_labels, check_labels, check_length, columns_of, distinct, refuse_masked
 from aptset.core.matrix import check_named_columns, check_new_probabilities, check_probabilities
 from aptset.core.randomization import NO_UNIFORMS, Randomization, Uniforms
-from aptset.core.validate import flag
+from aptset.core.validate import flag, warn_caller
 from aptset.kernels.formula import Floats, Formula, Weights, normalised
 from aptset.kernels.rowhash import Words, uniforms
 from aptset.kernels.rows import PREDICTION, Rows, hash_rows, own_seeds
@@ -270,9 +269,8 @@ def _group_numbers(known: Groups, given: Any, n_rows: int, name: str) -> NDArray
     ids = known.ids(check_group_values(None, given, None, n_rows), n_rows)
     assert ids is not None
     if ids.max(initial=-1) < 0:
-        warnings.warn(
+        warn_caller(
             f"none of the {name} of these rows came when the rule was learned (it knows {list(known.names)[:6]}): "
-            "every row is left to a person.",
-            stacklevel=4,
+            "every row is left to a person."
         )
     return ids

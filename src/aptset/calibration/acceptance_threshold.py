@@ -124,7 +124,7 @@ class AcceptanceThreshold:
         own = reading.own_confidence(confidence, probabilities)
         n_rows = len(matrix) if matrix is not None else len(check_numbers(own, None))
         reading.check_of_rows(guesses, groups, n_rows)
-        draw = reading.chance.predicts(u, ids, n_rows, reading.key, stacklevel=3)
+        draw = reading.chance.predicts(u, ids, n_rows, reading.key)
         looked = look_at_new(reading, probabilities, confidence, draw, logits)
         cells = None if self.is_one else reading.cells(looked, guesses, groups)
         return self.above(looked.confidence, looked.u, cells)

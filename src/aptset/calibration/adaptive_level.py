@@ -6,7 +6,6 @@ of the smallest unit that both numbers are made of, so nothing is ever rounded, 
 
 from __future__ import annotations
 
-import warnings
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aptset.calibration.calibration import Calibration
+from aptset.core.validate import warn_caller
 from aptset.kernels.formula import Floats
 
 
@@ -219,8 +219,7 @@ def check_count(value: Any, name: str, way_out: str) -> int:
 
 def warn_of_forgotten_rows(most: int) -> None:
     """Say once that labels of old sets can no longer be judged by what was told."""
-    warnings.warn(
+    warn_caller(
         f"more than {most:,} sets wait for their labels, and the oldest are dropped: labels that still come "
-        "for them are judged at the level of that moment. Pass waiting=... to keep more.",
-        stacklevel=5,
+        "for them are judged at the level of that moment. Pass waiting=... to keep more."
     )

@@ -365,7 +365,7 @@ class CrossCalibration:
             assert isinstance(rows, Rows)  # the counts of the folds are added on the host
             if tally is None:
                 tally = self.scheme.combine(*matrix.shape)
-                cells, mass = self.held_out.place(request.groups, request.weights, len(matrix), levels, 4)
+                cells, mass = self.held_out.place(request.groups, request.weights, len(matrix), levels)
             check_same_shape(matrix, tally.mass, number)
             first_bad = tally.add(self.held_out.of_models[number], rows.seeded(), cells)
             check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)

@@ -323,7 +323,7 @@ class Online:
         may_be_empty = check_flag_or_none(allow_empty, self.calibration.allow_empty, "allow_empty")
         asked = self._ask(probabilities, groups, u, ids, settings)
         if asked.unknown:
-            warn_if_too_few(asked.unknown, [self._state.law.alpha], self._known().groups, stacklevel=4)
+            warn_if_too_few(asked.unknown, [self._state.law.alpha], self._known().groups)
         return asked, may_be_empty
 
     def _known(self) -> FixedThresholds:

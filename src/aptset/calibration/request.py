@@ -202,7 +202,7 @@ def prepare(
     Without levels nothing is said about too few samples. A mass of None is one for each row.
     """
     rows, _, matrix = new_rows(face, formula, probabilities, request)
-    cells, mass = face.held_out.place(request.groups, request.weights, len(matrix), levels, 4)
+    cells, mass = face.held_out.place(request.groups, request.weights, len(matrix), levels)
     if request.allow_empty is None:
         return rows, cells, mass, face.allow_empty
     return rows, cells, mass, check_flag(request.allow_empty, "allow_empty")
@@ -236,7 +236,7 @@ def new_rows(
     starts = request.first_row == 0  # the last piece of a file may well be one row
     if draw is None:
         whole = starts if is_whole is None else is_whole
-        draw = face.chance.predicts(request.u, ids, len(matrix), face.key, whole, stacklevel=6)
+        draw = face.chance.predicts(request.u, ids, len(matrix), face.key, whole)
     divide = face.normalize if request.normalize is None else check_flag(request.normalize, "normalize")
     start = 0 if type(request.first_row) is int and starts else check_first_row(request.first_row, BLOCK_ROWS)
     if is_plain:

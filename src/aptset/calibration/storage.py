@@ -213,7 +213,7 @@ def merged(one: Calibration, other: Calibration) -> Calibration:
     """Return both as if all rows had been calibrated at once; refuse what does not fit together."""
     _check(one, other)
     if one.chance.source == "content" and {*one.first_rows} & {*other.first_rows}:
-        warn_of_equal_shards(min(one.chance.copies, other.chance.copies), stacklevel=4)
+        warn_of_equal_shards(min(one.chance.copies, other.chance.copies))
     check_offers(one.held_out, "merge")
     together = {**_together(one, other), "first_rows": one.first_rows + other.first_rows}
     return replace(one, held_out=one.held_out.merge(other.held_out), **together)
@@ -225,7 +225,7 @@ def merged_folds(one: CrossCalibration, other: CrossCalibration) -> CrossCalibra
     _check_own_folds(bool(one.parts), bool(other.parts))
     _check(one, other)
     if one.chance.source == "content":
-        warn_of_equal_shards(min(one.chance.copies, other.chance.copies), stacklevel=4, by_ids_alone=True)
+        warn_of_equal_shards(min(one.chance.copies, other.chance.copies), by_ids_alone=True)
     groups = join_groups([one.held_out.groups, other.held_out.groups])
     scores_of: dict[Any, list[Any]] = {}
     for each in (one, other):

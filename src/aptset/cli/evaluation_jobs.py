@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,6 +29,7 @@ from aptset.cli.checks import (
 )
 from aptset.core.levels import check_level
 from aptset.core.runner import counting
+from aptset.core.validate import warn_caller
 from aptset.metrics.running_sums import Codes, RunningSums
 
 
@@ -60,10 +60,9 @@ def evaluate_files(
     check_some_labelled(path, rows, rows + sum(skipped or [0]))
     named = [name for name in sums.by_label.values if name is not None]
     if rows >= 20 and sums.members and named and not sums.members & set(named):
-        warnings.warn(
+        warn_caller(
             f"{path}: no set holds any of the labels in column {label!r}, which are {', '.join(map(repr, named[:4]))}; "
-            f"the sets hold {', '.join(map(repr, sorted(sums.members)[:4]))}. Are they the same classes?",
-            stacklevel=2,
+            f"the sets hold {', '.join(map(repr, sorted(sums.members)[:4]))}. Are they the same classes?"
         )
     evaluation = sums.evaluation(alpha, classes=None if classes is None else [plain_label(str(one)) for one in classes])
     said = [about_skipped(sum(skipped), rows + sum(skipped))] if skipped and sum(skipped) else []

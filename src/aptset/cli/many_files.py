@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from aptset.cli.stores import Location, location_of, refuse_changing_input
 from aptset.core.files import as_utf8
 from aptset.core.levels import check_alphas
 from aptset.core.runner import Bar, versions
+from aptset.core.validate import warn_caller
 
 OnePart = Callable[[TableFile, Path], dict[str, Any]]  # what is done with one part, and the file to write
 
@@ -43,7 +43,7 @@ def warn_anew(out: str, reasons: Sequence[tuple[str, str]]) -> None:
         shown = ", ".join(f"{name} ({why})" for name, why in reasons[:_SHOWN])
         more = f" and {len(reasons) - _SHOWN:,} more" if len(reasons) > _SHOWN else ""
         many = "1 part is" if len(reasons) == 1 else f"{len(reasons):,} parts are"
-        warnings.warn(f"{out}: {many} predicted anew: {shown}{more}.", stacklevel=2)
+        warn_caller(f"{out}: {many} predicted anew: {shown}{more}.")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from warnings import catch_warnings, simplefilter, warn
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ from aptset.core.files import atomic_path
 from aptset.core.groups import is_grouping
 from aptset.core.labels import as_objects
 from aptset.core.levels import check_assurance
-from aptset.core.validate import all_at_once, check_share_of_split
+from aptset.core.validate import all_at_once, check_share_of_split, warn_caller
 from aptset.estimator.storage import FACTS, save_classifier
 from aptset.metrics.estimates import in_words, percent
 from aptset.metrics.planning import CoverageTest
@@ -314,11 +314,10 @@ def warn_of_clusters(file: TableFile, rows: TableRows, settings: Settings, model
             f"are calibrated row by row cover {float(pooled):.3g} (standard error "
             f"{pooled.standard_error:.2g}) instead of {1 - settings.alphas[0]:g}."
         )
-    warn(
+    warn_caller(
         f"column {column!r} has {n_values:,} values in {len(values):,} rows, and seems to say which rows "
         f"belong together. If so, nothing is guaranteed for rows of a new {noun}.{cost} Pass --cluster "
-        f"{column}, or --drop {column} if rows are independent.",
-        stacklevel=2,
+        f"{column}, or --drop {column} if rows are independent."
     )
 
 

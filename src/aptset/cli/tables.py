@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -31,6 +30,7 @@ from aptset.cli.number_styles import Writing, is_missing
 from aptset.core.dates import Times, read_times
 from aptset.core.groups import is_grouping
 from aptset.core.labels import as_objects
+from aptset.core.validate import warn_caller
 from aptset.estimator.columns import dates_of
 
 WAY_OF_DATES = "Pass --dates day-first, or --dates month-first."
@@ -279,11 +279,10 @@ def warn_alike(path: Path, target: str, labels: NDArray[Any]) -> None:
     alike = [" and ".join(map(repr, sorted(names))) for names in spellings.values() if len(names) > 1]
     if alike:
         more = f", and {len(alike) - 3} more" if len(alike) > 3 else ""
-        warnings.warn(
+        warn_caller(
             f"{path}, column {target!r}: some labels differ only in case or blanks: "
             f"{'; '.join(alike[:3])}{more}. They are taken for different classes. If they are the same, write "
-            "them in one way.",
-            stacklevel=2,
+            "them in one way."
         )
 
 
@@ -302,10 +301,9 @@ def warn_copies(path: Path, target: str, plan: Plan, features: pd.DataFrame, lab
     if copies:
         verb = "column gives" if len(copies) == 1 else "columns give"
         way_out = " ".join(f"--drop {name!r}" for name in copies[:4])
-        warnings.warn(
+        warn_caller(
             f"{path}: the {verb} the label {target!r} away: {some_of(copies)}. Each alone tells it in at least "
-            f"{_COPY:.0%} of the rows, as good as a copy of it. If new rows will not have it, pass {way_out}.",
-            stacklevel=2,
+            f"{_COPY:.0%} of the rows, as good as a copy of it. If new rows will not have it, pass {way_out}."
         )
 
 

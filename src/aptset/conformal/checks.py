@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -15,6 +14,7 @@ from aptset.conformal.importance import refuse_with_weights
 from aptset.core.labels import as_labels, check_hashable, check_length, columns_of, distinct, hashable, some
 from aptset.core.levels import CellLevel, Level
 from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
+from aptset.core.validate import warn_caller
 
 
 def check_fold_count(n_folds: Any, n_rows: int) -> int:
@@ -80,7 +80,7 @@ def warn_no_promise(caveat: str) -> None:
     if caveat:
         way_out = "a split or the jackknife+" if caveat == FOLDS_WITH_WEIGHTS else _BLIND_FOLDS
         text = f"nothing is promised: {caveat.removeprefix('since ')}. For a promise use {way_out}."
-        warnings.warn(text, stacklevel=3)
+        warn_caller(text)
 
 
 def split_by(splitter: Any, X: Any, y: NDArray[Any], clusters: NDArray[np.intp] | None = None) -> list[tuple[Any, Any]]:

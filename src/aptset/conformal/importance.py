@@ -7,7 +7,6 @@ over a matrix (rows, labels): it has one row where no row differs from the other
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -19,7 +18,7 @@ from aptset.core.devices import on_host
 from aptset.core.groups import Ids
 from aptset.core.labels import check_length, refuse_masked, some
 from aptset.core.levels import Level, strictest, warn_if_too_few
-from aptset.core.validate import is_number
+from aptset.core.validate import is_number, warn_caller
 from aptset.kernels.blocks import BLOCK_CELLS, over_blocks
 from aptset.kernels.counting import ratios, weight_needed_of_sums
 from aptset.kernels.formula import Floats
@@ -193,31 +192,28 @@ def warn_of_uncertain_ratios(errors: Mapping[Any, float], columns: NDArray[np.in
     shares = np.bincount(columns, minlength=len(classes)) / max(1, len(columns))
     missed = float(shares @ [errors.get(label, 0.0) for label in classes.tolist()]) * (2 / np.pi) ** 0.5 / 2
     if missed > MOST_UNCERTAIN:
-        warnings.warn(
+        warn_caller(
             f"prior_correction goes by estimated ratios whose standard errors amount to about {missed:.2g} of the "
             "proportions of labels: coverage may be less than 1 - alpha by up to as much. Estimate the ratios on more "
-            "rows, leave prior_correction out, or calibrate with groups='label', which needs no ratios.",
-            stacklevel=7,
+            "rows, leave prior_correction out, or calibrate with groups='label', which needs no ratios."
         )
 
 
-def warn_of_small_size(effective: float, group: str, alpha: Fraction, stacklevel: int) -> None:
+def warn_of_small_size(effective: float, group: str, alpha: Fraction) -> None:
     """Say that the weights leave few samples."""
-    warnings.warn(
+    warn_caller(
         f"the weights leave an effective size of {effective:.3g} calibration samples{group}. With fewer than "
         f"{float(10 * (1 - alpha) / alpha):.4g} at alpha={float(alpha):g}, coverage varies much from one calibration "
-        "to the next, and sets are large. Calibrate on more rows like the new ones, or raise alpha.",
-        stacklevel=stacklevel,
+        "to the next, and sets are large. Calibrate on more rows like the new ones, or raise alpha."
     )
 
 
-def warn_of_infinite_thresholds(share: float, of_what: str, alpha: Fraction, stacklevel: int) -> None:
+def warn_of_infinite_thresholds(share: float, of_what: str, alpha: Fraction) -> None:
     """Say that some weights are so large that every label is in."""
-    warnings.warn(
+    warn_caller(
         f"{share:.0%} of the {of_what} weigh more than alpha / (1 - alpha) of all calibration samples at "
         f"alpha={float(alpha):g}, so that their sets hold every label. Calibrate on more rows like the new ones, or "
-        "raise alpha.",
-        stacklevel=stacklevel,
+        "raise alpha."
     )
 
 
@@ -315,18 +311,17 @@ def warn_of_weights(
     ids: Ids | None,
     alphas: Sequence[Level],
     mass: Whole,
-    stacklevel: int,
 ) -> None:
     """Say if the weights leave few samples, or are so large that nothing can be left out."""
     alpha, groups = strictest(alphas), measure.groups
     never = {name: size for name, size in known.items() if not size}
-    warn_if_too_few(never, alphas, groups, stacklevel + 1)
+    warn_if_too_few(never, alphas, groups)
     numbers = np.array([number for number, name in enumerate(groups.names) if known.get(name)], dtype=np.intp)
     sizes = measure.effective_sizes[numbers]
     if len(sizes) and sizes.min() < 10 * (1 - alpha) / alpha:
         name = groups.names[numbers[sizes.argmin()]]
         of_group = "" if groups.kind == "all" else f" of group {name!r}"
-        warn_of_small_size(float(sizes.min()), of_group, alpha, stacklevel + 1)
+        warn_of_small_size(float(sizes.min()), of_group, alpha)
     cells, has_rows = groups.index(ids), np.append(measure.sizes > 0, False)
     share = float(np.mean((mass > _limits(measure.totals, alpha)[cells]) & has_rows[cells]))
     if share > 0.01:
@@ -335,7 +330,7 @@ def warn_of_weights(
             measure.ratios is not None or ids is None,
         )
         of_what = "rows" if not by_label else "labels" if not by_row else "pairs of row and label"
-        warn_of_infinite_thresholds(share, of_what, alpha, stacklevel + 1)
+        warn_of_infinite_thresholds(share, of_what, alpha)
 
 
 def effective_in_words(measure: Thresholds) -> str:

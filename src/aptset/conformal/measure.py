@@ -256,9 +256,7 @@ class Thresholds(ABC):
         """Those that were asked for: a level comes again with every batch."""
         return {}
 
-    def place(
-        self, groups: Any, weights: Any, n_rows: int, levels: Sequence[Level], stacklevel: int
-    ) -> tuple[Ids | None, Whole | None]:
+    def place(self, groups: Any, weights: Any, n_rows: int, levels: Sequence[Level]) -> tuple[Ids | None, Whole | None]:
         """Return the group of each new row and the mass that rows bring; say if samples are too few for the levels."""
         for level in levels:
             if not isinstance(level, Fraction):
@@ -271,10 +269,10 @@ class Thresholds(ABC):
             ids, sizes = self.resolve_groups(groups, n_rows)
         mass = self.test_mass(weights, n_rows) if self.is_weighted or weights is not None else None
         if levels and mass is not None and self.has_weights:
-            importance.warn_of_weights(self, sizes, ids, levels, mass, stacklevel + 1)
+            importance.warn_of_weights(self, sizes, ids, levels, mass)
         elif levels:
             counted = "samples" if self.clusters is None else self.counted
-            warn_if_too_few(sizes, levels, self.groups, stacklevel + 1, None, self.n_filled, counted)
+            warn_if_too_few(sizes, levels, self.groups, None, self.n_filled, counted)
         return ids, mass
 
     @property

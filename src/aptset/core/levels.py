@@ -9,7 +9,6 @@ conformal prediction, Vovk, Gammerman and Shafer 2005, "Algorithmic learning in 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
@@ -22,7 +21,7 @@ import numpy as np
 from aptset.core import validate
 from aptset.core.groups import Groups
 from aptset.core.labels import hashable, plain_value
-from aptset.core.validate import check_alpha
+from aptset.core.validate import check_alpha, warn_caller
 from aptset.kernels.counting import rank_at, size_needed
 
 
@@ -235,7 +234,6 @@ def warn_if_too_few(
     sizes: Mapping[Any, int],
     alphas: Sequence[Level],
     groups: Groups,
-    stacklevel: int = 3,
     levels: Sequence[Level] | None = None,
     n_filled: int = 1,
     counted: str = "samples",
@@ -266,7 +264,7 @@ def warn_if_too_few(
         more = f" and {len(short) - 8} more" if len(short) > 8 else ""
         few = f"{of_what} with too few calibration samples for {what}: {', '.join(shown)}{more}"
     few, effect = (text.replace(" samples", f" {counted}", 1) for text in (few, effect))
-    warnings.warn(f"{few}{enough}, {effect}", stacklevel=stacklevel)
+    warn_caller(f"{few}{enough}, {effect}")
 
 
 def _readable(n: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -14,7 +13,7 @@ from aptset.core.labels import as_objects, check_length, coded_array, refuse_mas
 from aptset.core.matrix import uniforms_of
 from aptset.core.row_seeds import id_seeds
 from aptset.core.tables import column_values, is_table, names_of_columns, plain_list
-from aptset.core.validate import are_all_at_once
+from aptset.core.validate import are_all_at_once, warn_caller
 from aptset.kernels.blocks import over_blocks
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
@@ -132,28 +131,26 @@ def refuse_default_index(ids: Any) -> None:
         )
 
 
-def warn_of_equal_shards(copies: float, stacklevel: int = 3, by_ids_alone: bool = False) -> None:
+def warn_of_equal_shards(copies: float, by_ids_alone: bool = False) -> None:
     """Say that copies in two shards share their chance."""
     if copies >= MANY_COPIES:
         way_out = "" if by_ids_alone else "a first_row of its own (multiples of 4096), or with "
-        warnings.warn(
+        warn_caller(
             f"{copies:.0%} of the rows are copies of others, and both calibrations start at the same row: "
             "copies in different shards share their randomness, and coverage varies more than n suggests. "
-            f"Calibrate each shard with {way_out}ids=....",
-            stacklevel=stacklevel,
+            f"Calibrate each shard with {way_out}ids=...."
         )
 
 
-def warn_of_shared_chance(copies: float, n_rows: int, stacklevel: int) -> None:
+def warn_of_shared_chance(copies: float, n_rows: int) -> None:
     """Say that equal rows of different small calls share one u, where calibration rows were often copies."""
     rows = "a single row" if n_rows == 1 else f"{n_rows:,} rows"
-    warnings.warn(
+    warn_caller(
         f"{copies:.0%} of the calibration rows are copies of others, and {rows} came without ids: the first "
         "of equal rows has the same u in every call. Over many small calls such rows are covered or missed "
         'together, and coverage varies far more than n suggests. Pass ids=... (one per row), or u="fresh" '
         "for new randomness in every call; pass first_row=... with pieces of one long table; or calibrate "
-        "with randomized=False.",
-        stacklevel=stacklevel,
+        "with randomized=False."
     )
 
 
@@ -243,12 +240,11 @@ class Randomization:
         n_rows: int,
         key: int,
         is_whole: bool = True,
-        stacklevel: int = 4,
     ) -> Uniforms:
         """Return the draw of new rows; a mixture with the calibration's that is not valid is refused."""
         if u is None and ids is None and self.source != "given":
             if is_whole and self.copies >= MANY_COPIES:
-                self.warn(n_rows, stacklevel + 1)
+                self.warn(n_rows)
             return NO_UNIFORMS if self.randomized else Uniforms(None, np.ones(n_rows))
         check_one_of_two(u, ids)
         if check_fresh(u, self.randomized):
@@ -259,12 +255,12 @@ class Randomization:
         check_both_sides(self.source == "given", u is not None)
         return draw
 
-    def warn(self, n_rows: int, stacklevel: int) -> None:
+    def warn(self, n_rows: int) -> None:
         """Say once that small calls share u, where calibration rows were often copies of others."""
         is_shared = n_rows < BLOCK_ROWS and self.randomized and self.copies >= MANY_COPIES
         if is_shared and not self._has_warned and not are_all_at_once():
             object.__setattr__(self, "_has_warned", True)
-            warn_of_shared_chance(self.copies, n_rows, stacklevel)
+            warn_of_shared_chance(self.copies, n_rows)
 
     def _draw(self, u: Any, ids: NDArray[Any] | None, n_rows: int, key: int) -> Uniforms:
         seeds = None if ids is None else id_seeds(ids, key)

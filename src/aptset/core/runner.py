@@ -14,7 +14,6 @@ import platform
 import re
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -29,6 +28,7 @@ from joblib.parallel import get_active_backend
 from threadpoolctl import threadpool_limits
 
 from aptset.core.files import atomic_write
+from aptset.core.validate import warn_caller
 from aptset.kernels.blocks import thread_count
 
 Item = TypeVar("Item")
@@ -142,7 +142,7 @@ def check_folder(folder: Path) -> Path:
 
 def warn_damaged(path: Path, what: str) -> None:
     """Say which result cannot be used."""
-    warnings.warn(f"{path} is damaged and {what}; every other result is kept.", stacklevel=2)
+    warn_caller(f"{path} is damaged and {what}; every other result is kept.")
 
 
 Value = TypeVar("Value")

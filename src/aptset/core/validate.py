@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,6 +14,7 @@ from fractions import Fraction
 from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
@@ -153,6 +157,20 @@ def check_share_of_split(calibration: str, of_rows: float) -> float:
 def check_flag_or_none(value: Any, default: bool, name: str) -> bool:
     """Return a boolean, or the default for None."""
     return default if value is None else flag(value, name)
+
+
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+
+
+def warn_caller(text: str) -> None:
+    """Warn at the first line outside the package, however deep below it the reason is noticed.
+
+    Frames are counted, since ``skip_file_prefixes`` of :func:`warnings.warn` came with Python 3.12.
+    """
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
 
 
 _ALL_AT_ONCE: ContextVar[bool] = ContextVar("all_at_once", default=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +13,7 @@ from aptset import LabelBands, PredictionSets
 from aptset.conformal.scheme import Scheme
 from aptset.core.levels import Assurance, strictest
 from aptset.core.randomization import NewU
-from aptset.core.validate import answers_foreign_keywords
+from aptset.core.validate import answers_foreign_keywords, warn_caller
 from aptset.estimator.learning import fit, fit_and_predict, prepare
 from aptset.estimator.predicting import Answering
 from aptset.estimator.storage import save_classifier
@@ -24,11 +23,10 @@ from aptset.scores import Conformity
 def warn_unseen_labels(chance: float, alpha: Fraction) -> None:
     """Say that labels which may come were never seen, if their chance is not small beside alpha."""
     if chance > alpha / 10:
-        warnings.warn(
+        warn_caller(
             f"a new row carries a label that y does not hold with a probability of about {chance:.2g} (labels "
             "seen once / (rows + 1)). No set can hold such a label: the guarantee is about known labels. "
-            "Pass classes=[...], all labels that may come, and it is about all of them.",
-            stacklevel=3,
+            "Pass classes=[...], all labels that may come, and it is about all of them."
         )
 
 

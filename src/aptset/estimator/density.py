@@ -5,7 +5,6 @@ The weights of Tibshirani, Barber, Candès and Ramdas 2019, "Conformal predictio
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import _num_samples
 
 from aptset.core.tables import is_table, names_of_columns
-from aptset.core.validate import check_generator
+from aptset.core.validate import check_generator, warn_caller
 from aptset.estimator.checks import check_estimator_can
 from aptset.estimator.fitting import fresh, seed_unseeded, take
 from aptset.kernels.formula import Floats
@@ -68,11 +67,10 @@ def check_odds(chances: Floats) -> Floats:
     bounded = np.clip(odds, 1 / _LARGEST_ODDS, _LARGEST_ODDS)
     n_bounded = int((bounded != odds).sum())
     if n_bounded:
-        warnings.warn(
+        warn_caller(
             f"{n_bounded} of {len(odds)} rows have odds beyond {_LARGEST_ODDS:g} to 1 between source and "
             "target: they were set to that bound, which the guarantee does not account for. Source and "
-            "target hardly overlap, or the estimator is overconfident.",
-            stacklevel=3,
+            "target hardly overlap, or the estimator is overconfident."
         )
     return bounded
 

@@ -99,7 +99,7 @@ class Rule:
         n = _num_samples(X)
         check_some_rows(n)
         start = check_first_row(first_row, BLOCK_ROWS)
-        draw = self.chance.predicts(u, column_or_values(ids, given), n, self.key, is_whole, stacklevel=5)
+        draw = self.chance.predicts(u, column_or_values(ids, given), n, self.key, is_whole)
         seeds = own_seeds(row_seeds(X, self.key), PREDICTION, start) if draw.seeds is None else draw.seeds
         values = check_group_values(self.group_setting, passed_groups, given, n, self.groups)
         check_same_kind(self.groups.kind, values)
@@ -171,16 +171,15 @@ class Fitted:
         values: GroupValues | None,
         alphas: list[Level],
         levels: list[Level],
-        stacklevel: int = 4,
     ) -> None:
         """Say once if calibration samples are too few for some of the new ones."""
         sizes = self.held_out.resolve_groups(values, len(samples))[1]
         mass = self.mass(samples)
         if mass is not None and self.held_out.has_weights:
-            warn_of_weights(self.held_out, sizes, samples.ids, alphas, mass, stacklevel)
+            warn_of_weights(self.held_out, sizes, samples.ids, alphas, mass)
         else:
             counted = (self.held_out.n_filled, self.held_out.counted)
-            warn_if_too_few(sizes, alphas, self.rule.groups, stacklevel, levels, *counted)
+            warn_if_too_few(sizes, alphas, self.rule.groups, levels, *counted)
 
     def in_words(self) -> str:
         """Say how it was calibrated."""
@@ -358,4 +357,4 @@ class SetsOfPieces:
         if not self._fitted.promises.is_weighted:  # of weights, pieces have told
             held_out = self._fitted.held_out
             counted = (held_out.n_filled, held_out.counted)
-            warn_if_too_few(self._met, self._alphas, held_out.groups, 3, self._levels, *counted)
+            warn_if_too_few(self._met, self._alphas, held_out.groups, self._levels, *counted)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -29,6 +28,7 @@ from aptset.core.labels import columns_of, some
 from aptset.core.matrix import OF_ESTIMATOR, check_rows, tolerance_of
 from aptset.core.row_seeds import row_seeds
 from aptset.core.runner import Shared, with_bar
+from aptset.core.validate import warn_caller
 from aptset.estimator.decisions import Decisions, remember_rows
 from aptset.estimator.downdates import InexactError
 from aptset.estimator.encoding import Encoding
@@ -143,10 +143,9 @@ def uncloneable(estimator: Any, error: Exception) -> TypeError:
 
 def warn_constant_model(label: Any) -> None:
     """Say that a training part left nothing to learn."""
-    warnings.warn(
+    warn_caller(
         f"the training rows hold only the class {label!r}, on which the estimator cannot be fitted: a "
-        "constant model is used instead. The sets keep their coverage, but they are large. Pass more rows.",
-        stacklevel=2,
+        "constant model is used instead. The sets keep their coverage, but they are large. Pass more rows."
     )
 
 
@@ -303,10 +302,9 @@ class DifferingError(InexactError):
 
 def warn_differing(error: DifferingError) -> None:
     """Say that a shortcut was tried in vain: sets are right, and took as many fits as there are rows."""
-    warnings.warn(
+    warn_caller(
         f"models without one row each are fitted one by one: {error}. Sets are as promised; the fit takes longer than "
-        "it would. Columns on very different scales are the usual reason: standardize X beforehand.",
-        stacklevel=5,
+        "it would. Columns on very different scales are the usual reason: standardize X beforehand."
     )
 
 

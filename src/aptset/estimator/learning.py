@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -45,7 +44,7 @@ from aptset.core.randomization import Randomization, check_ids, column_or_values
 from aptset.core.row_seeds import id_seeds, row_seeds
 from aptset.core.runner import with_bar
 from aptset.core.tables import without_column
-from aptset.core.validate import check_choice, check_generator, draw_key
+from aptset.core.validate import check_choice, check_generator, draw_key, warn_caller
 from aptset.estimator import fitting
 from aptset.estimator.checks import check_estimator_can, check_one_kind, check_training_data
 from aptset.estimator.downdates import InexactError
@@ -313,11 +312,10 @@ def warn_trained_anew(estimator: Any) -> None:
     try:
         if get_tags(estimator).requires_fit:
             check_is_fitted(estimator)
-            warnings.warn(
+            warn_caller(
                 "estimator is fitted, and a copy of it is trained anew on some of these rows. To keep the fitted "
                 "model, pass sklearn.frozen.FrozenEstimator(estimator): every row of fit then calibrates. To train it "
-                "anew without this warning, pass sklearn.base.clone(estimator).",
-                stacklevel=4,
+                "anew without this warning, pass sklearn.base.clone(estimator)."
             )
     except (NotFittedError, TypeError, AttributeError):
         return

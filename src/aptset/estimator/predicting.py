@@ -343,7 +343,7 @@ class Answering(Conventions):
         fitted, asked = self._fitted(), self._asked_one(alpha, assurance)
         (level,) = self._levels([asked], fitted.promises)
         samples, values = fitted.rule.samples(X, groups, u, ids)
-        fitted.warn(samples, values, [asked], [level], stacklevel=5)
+        fitted.warn(samples, values, [asked], [level])
         sets, p_values, probabilities = fitted.answer(samples, level, self.allow_empty, self.n_jobs)
         return sets.named_as(X), p_values, probabilities
 
@@ -440,7 +440,7 @@ class Answering(Conventions):
         of_asked = replace(fitted, held_out=decisions.of_asked(threshold, fitted.rule.groups))
         act, guesses, sets = of_asked.act(samples, threshold, level, self.allow_empty)
         if not act.all():
-            of_asked.warn(samples, values, [asked], [level], stacklevel=3)
+            of_asked.warn(samples, values, [asked], [level])
         guess = self.classes_[guesses].tolist()
         several = [[one] if acted else row.tolist() for one, acted, row in zip(guess, act, sets, strict=True)]
         library = backend or library_of(X) or "pandas"

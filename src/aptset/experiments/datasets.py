@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core.files import atomic_write
+from aptset.core.validate import warn_caller
 
 
 def keep(path: Path, X: NDArray[Any], y: NDArray[Any]) -> None:
@@ -30,7 +31,7 @@ def keep(path: Path, X: NDArray[Any], y: NDArray[Any]) -> None:
 
 def warn_damaged_cache(path: Path) -> None:
     """Say that kept data cannot be used."""
-    warnings.warn(f"{path} is damaged and is made again.", stacklevel=2)
+    warn_caller(f"{path} is damaged and is made again.")
 
 
 def check_names(names: Iterable[str], known: Sequence[str], what: str) -> list[str]:

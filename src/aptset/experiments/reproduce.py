@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -16,7 +15,7 @@ import numpy as np
 from aptset.core import validate
 from aptset.core.files import atomic_path, atomic_write
 from aptset.core.runner import Done, as_time, check_folder, read_results, run_tasks, versions
-from aptset.core.validate import check_alpha
+from aptset.core.validate import check_alpha, warn_caller
 from aptset.experiments.baselines import check_packages
 from aptset.experiments.claims import (
     ABOUT,
@@ -298,7 +297,7 @@ _PACKAGES = {"CQC": "torch", "CQC-RF": "quantile_forest"}
 def warn_left_out(names: Sequence[str]) -> None:
     """Say which experiments have nothing to show."""
     if names:
-        warnings.warn(f"no finished result belongs to {', '.join(names)}: nothing is drawn.", stacklevel=2)
+        warn_caller(f"no finished result belongs to {', '.join(names)}: nothing is drawn.")
 
 
 def check_finished_folder(folder: Path) -> Path:

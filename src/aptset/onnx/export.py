@@ -394,7 +394,7 @@ def _warn(asked: _Asked, u: str) -> None:
     """Say what calls in Python would say: samples that are too few, and equal rows that share their u."""
     calibration, held_out = asked.calibration, asked.calibration.held_out
     if calibration.randomized and u == "content" and calibration.chance.copies >= MANY_COPIES:
-        warn_of_shared_chance(calibration.chance.copies, 1, stacklevel=4)
+        warn_of_shared_chance(calibration.chance.copies, 1)
     if not held_out.has_weights:
         counted = (held_out.n_filled, held_out.counted)
-        warn_if_too_few(held_out.size_of_group, asked.alphas, held_out.groups, 4, asked.levels, *counted)
+        warn_if_too_few(held_out.size_of_group, asked.alphas, held_out.groups, asked.levels, *counted)

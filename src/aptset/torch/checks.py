@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,6 +9,7 @@ import torch
 from aptset.conformal.importance import refuse_weighted
 from aptset.core.levels import CellLevel, alpha_of
 from aptset.core.randomization import MANY_COPIES
+from aptset.core.validate import warn_caller
 from aptset.kernels.formula import Formula
 
 if TYPE_CHECKING:
@@ -54,16 +54,15 @@ def check_can_be_a_layer(calibration: Calibration) -> None:
         )
 
 
-def warn_of_copies(calibration: Calibration, stacklevel: int) -> None:
+def warn_of_copies(calibration: Calibration) -> None:
     """Say that equal rows of different batches share one u, where calibration rows were often copies."""
     chosen = calibration.chance
     if chosen.copies >= MANY_COPIES and chosen.randomized:
-        warnings.warn(
+        warn_caller(
             f"{chosen.copies:.0%} of the calibration rows are copies of others, and a layer sees no ids: the "
             "first of equal rows has the same u in every batch. Over many small batches such rows are "
             'covered or missed together. Call layer.calibration.predict_mask(..., u="fresh"), or with '
-            "ids=..., or calibrate with randomized=False.",
-            stacklevel=stacklevel,
+            "ids=..., or calibrate with randomized=False."
         )
 
 

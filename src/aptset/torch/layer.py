@@ -317,6 +317,6 @@ def _layer_of(
     layer.threshold_bits.copy_(torch.from_numpy(thresholds).view(torch.int64))
     layer.key.fill_(signed(calibration.key))
     layer.calibration = calibration
-    warn_of_copies(calibration, stacklevel=4)
-    warn_if_too_few(held_out.size_of_group, layer.alphas, held_out.groups, 4, n_filled=held_out.n_filled)
+    warn_of_copies(calibration)
+    warn_if_too_few(held_out.size_of_group, layer.alphas, held_out.groups, n_filled=held_out.n_filled)
     return layer
