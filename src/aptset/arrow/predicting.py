@@ -19,11 +19,11 @@ from aptset.arrow.states import check_partition
 from aptset.conformal.checks import check_level_offered
 from aptset.conformal.histogram import FixedThresholds
 from aptset.conformal.importance import refuse_with_weights
-from aptset.core.group_values import check_same_kind
 from aptset.core.groups import labels_decide
 from aptset.core.labels import as_objects
 from aptset.core.levels import Assurance, Level, alpha_of, check_alphas, shown_alpha
 from aptset.core.overlapping import refuse_overlapping
+from aptset.core.row_groups import check_same_kind
 
 
 def names_of_sets(alphas: Sequence[Any], taken: Sequence[str]) -> list[tuple[str, str]]:

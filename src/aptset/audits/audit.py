@@ -31,9 +31,8 @@ from aptset.audits.results import Distribution, Records, Splits, distribution
 from aptset.conformal import CALIBRATIONS
 from aptset.core import validate
 from aptset.core.dates import Times
-from aptset.core.displays import Display
 from aptset.core.labels import known_columns
-from aptset.core.tables import Backend, html_table, make_table
+from aptset.core.tables import Backend, Display, html_table, make_table
 from aptset.core.validate import check_alpha
 from aptset.estimator.checks import check_estimator_can
 from aptset.estimator.fitting import is_frozen

@@ -23,8 +23,7 @@ from aptset.audits.dataset import (
 from aptset.audits.pages import Verdict, judge, splits_page
 from aptset.audits.results import Difference, Records, Splits
 from aptset.core import validate
-from aptset.core.displays import Display
-from aptset.core.tables import Backend, html_table
+from aptset.core.tables import Backend, Display, html_table
 from aptset.core.validate import check_alpha
 from aptset.estimator.checks import check_estimator_can
 from aptset.metrics.coverage_distribution import FALSE_ALARMS

@@ -21,11 +21,11 @@ from aptset import ConformalClassifier, CoverageMonitor, LabelBands
 from aptset.audits.results import PartResult, SplitResult, Splits, TestedRows
 from aptset.conformal.importance import refuse_with_weights
 from aptset.core import validate
-from aptset.core.clusters import check_clusters, plural
 from aptset.core.dates import Times, read_times
 from aptset.core.groups import groups_overlap
 from aptset.core.labels import check_length, coded_list, columns_of
 from aptset.core.overlapping import refuse_overlapping
+from aptset.core.row_groups import check_clusters, plural
 from aptset.core.runner import run_tasks
 from aptset.core.tables import plain_list, without_column
 from aptset.core.validate import all_at_once, check_alpha, warn_caller

@@ -32,10 +32,11 @@ from aptset.calibration.acceptance_rows import (
 from aptset.calibration.acceptance_threshold import ALL, AcceptanceThreshold, Level
 from aptset.calibration.request import take_ids
 from aptset.conformal import acceptance as rules
-from aptset.core.displays import Display
 from aptset.core.groups import Groups
 from aptset.core.randomization import Randomization, fingerprint_of
 from aptset.core.validate import check_generator, draw_key, flag, number, one_of, share, warn_caller
+from aptset.core.tables import Display
+from aptset.core.validate import check_generator, draw_key, flag, number, one_of, share
 from aptset.kernels.formula import Floats
 from aptset.kernels.rows import CALIBRATION
 

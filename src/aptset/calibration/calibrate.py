@@ -23,12 +23,12 @@ from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.cross import CVPlus
 from aptset.conformal.schemes.minimax import Minimax
 from aptset.core.bands import LabelBands
-from aptset.core.clusters import refuse_votes_and_labels
 from aptset.core.devices import is_on_device, is_tensor
 from aptset.core.groups import EVERYONE
 from aptset.core.matrix import check_probabilities
 from aptset.core.overlapping import Overlapping, refuse_overlapping
 from aptset.core.randomization import Randomization, check_first_row
+from aptset.core.row_groups import refuse_votes_and_labels
 from aptset.core.validate import answers_foreign_keywords, check_flag, check_generator, check_option, draw_key
 from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, Rows
 from aptset.scores import Conformity

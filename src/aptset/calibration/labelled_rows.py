@@ -29,13 +29,12 @@ from aptset.conformal.clusters import OVERLAPPING_CLUSTERS, Clusters, check_clus
 from aptset.conformal.fold_scores import FoldScores, clustered_folds
 from aptset.conformal.importance import Scale
 from aptset.conformal.measure import Measure
-from aptset.core.clusters import Answers, Membership, check_clusters, check_votes
-from aptset.core.group_values import check_group_values
 from aptset.core.groups import Groups, GroupValues, groups_labels
 from aptset.core.labels import Coded, check_labels
 from aptset.core.matrix import check_named_columns, check_probabilities
 from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.core.randomization import Randomization, check_first_row, fingerprint_of
+from aptset.core.row_groups import Answers, Membership, check_clusters, check_group_values, check_votes
 from aptset.core.validate import check_flag, check_generator, draw_key
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.rowhash import Words, mix

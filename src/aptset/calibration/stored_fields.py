@@ -23,9 +23,9 @@ from aptset.conformal.fold_scores import FoldScores, clustered_folds, words_of
 from aptset.conformal.histogram import FixedThresholds, Histogram, ScoreCounts
 from aptset.conformal.importance import Scale
 from aptset.conformal.measure import Measure, Thresholds
-from aptset.core.clusters import CLUSTER
 from aptset.core.groups import Groups
 from aptset.core.overlapping import are_addable
+from aptset.core.row_groups import CLUSTER
 from aptset.core.store import (
     ORIGIN,
     Facts,

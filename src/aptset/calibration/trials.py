@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.core.clusters import Membership, plural
 from aptset.core.matrix import check_rows
+from aptset.core.row_groups import Membership, plural
 from aptset.kernels.counting import rank_at, size_needed
 from aptset.kernels.formula import Formula
 from aptset.kernels.membership import masks

@@ -37,12 +37,13 @@ from aptset.cli.options import column_of_groups, labels_in_groups
 from aptset.cli.probability_jobs import as_json, evaluation_as_json, imported_score
 from aptset.cli.tables import ColumnChoice, TableRows, labels_among, likely_cluster, model_for, read_rows
 from aptset.conformal.clusters import promise_about
-from aptset.core.clusters import noun_of, plural
 from aptset.core.files import atomic_path
 from aptset.core.groups import is_grouping
 from aptset.core.labels import as_objects
 from aptset.core.levels import check_assurance
 from aptset.core.validate import all_at_once, check_share_of_split, warn_caller
+from aptset.core.row_groups import noun_of, plural
+from aptset.core.validate import all_at_once, check_share_of_split
 from aptset.estimator.storage import FACTS, save_classifier
 from aptset.metrics.estimates import in_words, percent
 from aptset.metrics.planning import CoverageTest

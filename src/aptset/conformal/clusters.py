@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.core.clusters import CLUSTER, plural
+from aptset.core.row_groups import CLUSTER, plural
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 

@@ -31,11 +31,11 @@ from aptset.conformal.fold_scores import (
     words_of,
 )
 from aptset.conformal.importance import Scale, Whole, check_new_weights, rows_of
-from aptset.core.group_values import check_group_values, check_same_kind
 from aptset.core.groups import EVERYONE, ONE_CELL, Groups, Ids, Overlap, of_one_group
 from aptset.core.labels import Coded, hashable
 from aptset.core.levels import Level, ranks_of, warn_if_too_few
 from aptset.core.matrix import check_rows
+from aptset.core.row_groups import check_group_values, check_same_kind
 from aptset.kernels.counting import p_values_of_rows
 from aptset.kernels.formula import Floats
 from aptset.kernels.membership import Cut, FreeCut, cut, cut_by_cell, cut_by_label, mask_of, masks, masks_by_label

@@ -21,11 +21,11 @@ from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import Whole, effective_in_words, warn_of_weights
 from aptset.conformal.measure import Measure, p_values_of_one_model, sets_of_one_model
 from aptset.conformal.scheme import Scheme, is_full
-from aptset.core.group_values import check_group_values, check_same_kind
 from aptset.core.groups import Groups, GroupValues
 from aptset.core.levels import CellLevel, Level, warn_if_too_few
 from aptset.core.matrix import OF_ESTIMATOR
 from aptset.core.randomization import NewU, Randomization, check_first_row, check_ids, column_or_values
+from aptset.core.row_groups import check_group_values, check_same_kind
 from aptset.core.row_seeds import row_seeds
 from aptset.core.tables import is_table, names_of_columns, without_column
 from aptset.estimator import fitting

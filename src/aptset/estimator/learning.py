@@ -33,14 +33,13 @@ from aptset.conformal.scheme import Scheme, is_full, opens_ensemble
 from aptset.conformal.schemes.bootstrap import number_of_bags
 from aptset.conformal.schemes.cross import folds_of_splitter
 from aptset.core import validate
-from aptset.core.clusters import Membership, check_clusters, plural
-from aptset.core.group_values import check_group_values
 from aptset.core.groups import EVERYONE, Groups, groups_overlap, is_pair
 from aptset.core.labels import as_labels, check_hashable, columns_of, hashable, in_order, some
 from aptset.core.levels import Level, check_level, strictest
 from aptset.core.matrix import OF_ESTIMATOR, tolerance_of
 from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.core.randomization import Randomization, check_ids, column_or_values
+from aptset.core.row_groups import Membership, check_clusters, check_group_values, plural
 from aptset.core.row_seeds import id_seeds, row_seeds
 from aptset.core.runner import with_bar
 from aptset.core.tables import without_column

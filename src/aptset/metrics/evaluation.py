@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from aptset.core import validate
-from aptset.core.clusters import check_clusters, check_votes, plural, refuse_votes_and_labels
-from aptset.core.displays import Display, bars_of
 from aptset.core.labels import as_labels, check_length, distinct, hashable
 from aptset.core.levels import levels_of_mapping
 from aptset.core.overlapping import Overlapping
-from aptset.core.tables import Backend, html_table, make_table, without_column
+from aptset.core.row_groups import check_clusters, check_votes, plural, refuse_votes_and_labels
+from aptset.core.tables import Backend, Display, bars_of, html_table, make_table, without_column
 from aptset.core.validate import check_alpha
 from aptset.metrics import BREAKDOWNS, METRICS, ON_REQUEST, Measured, Metric, as_estimate, check_extra
 from aptset.metrics.coverages import check_level, levels_by_name

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core.devices import on_host
-from aptset.core.displays import Display
 from aptset.core.groups import groups_labels
 from aptset.core.labels import as_labels, columns_of, with_one_missing
 from aptset.core.overlapping import Overlapping
-from aptset.core.tables import is_table, matrix_of_table, plain_list
+from aptset.core.tables import Display, is_table, matrix_of_table, plain_list
 from aptset.core.validate import check_sample_size
 from aptset.kernels.formula import Floats
 from aptset.metrics.coverage_distribution import FoldCounts, simultaneous_band

@@ -19,9 +19,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.core.displays import Display
 from aptset.core.store import stored_fraction, write
-from aptset.core.tables import plain_list
+from aptset.core.tables import Display, plain_list
 from aptset.core.validate import check_alpha, number
 from aptset.kernels.counting import size_needed
 from aptset.metrics.betting import Capital, Evidence, Rate, Urns, at_rates, joined, log_of, reaches

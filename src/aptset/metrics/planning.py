@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from aptset.core import validate
-from aptset.core.displays import Display
 from aptset.core.levels import Assurance, check_assurance
+from aptset.core.tables import Display
 from aptset.core.validate import check_alpha, check_sample_size
 from aptset.kernels.counting import rank_at, size_needed
 from aptset.kernels.formula import Floats

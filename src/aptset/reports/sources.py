@@ -18,7 +18,6 @@ from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import check_new_weights, effective_in_words
 from aptset.conformal.measure import Measure, Thresholds, p_values_of_one_model, sets_of_one_model
 from aptset.conformal.scheme import Scheme, is_full
-from aptset.core.clusters import check_clusters, check_votes, plural, refuse_votes_and_labels
 from aptset.core.devices import is_on_device, on_host, tensor_of
 from aptset.core.groups import Groups, Ids, groups_overlap
 from aptset.core.labels import as_labels, check_length, known_columns
@@ -26,6 +25,7 @@ from aptset.core.levels import Level, alpha_of, check_level
 from aptset.core.matrix import OF_ESTIMATOR, check_new_probabilities, check_rows, softmax_of
 from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
 from aptset.core.randomization import Randomization, refuse_fresh
+from aptset.core.row_groups import check_clusters, check_votes, plural, refuse_votes_and_labels
 from aptset.core.validate import all_at_once, check_flag, check_flag_or_none, check_generator
 from aptset.kernels.counting import ratios
 from aptset.kernels.formula import Floats, normalised

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.core.displays import Display, bars_of
 from aptset.core.labels import (
     as_labels,
     as_objects,
@@ -21,7 +20,17 @@ from aptset.core.labels import (
     distinct,
     known_columns,
 )
-from aptset.core.tables import Backend, Lists, is_table, library_of, make_table_with_lists, plain_list, read_lists
+from aptset.core.tables import (
+    Backend,
+    Display,
+    Lists,
+    bars_of,
+    is_table,
+    library_of,
+    make_table_with_lists,
+    plain_list,
+    read_lists,
+)
 from aptset.kernels.blocks import sizes_of
 from aptset.kernels.long_arrays import Judged, judged, pointers_of
 from aptset.kernels.membership import LazyMembers
