@@ -32,11 +32,12 @@ from aptset.arrow.states import (
 )
 from aptset.conformal.histogram import FixedThresholds, Histogram, OrderStatistics
 from aptset.conformal.measure import Thresholds
+from aptset.core import validate
 from aptset.core.groups import Kind, groups_overlap, is_grouping, is_pair
 from aptset.core.levels import check_alphas
 from aptset.core.overlapping import refuse_overlapping
 from aptset.core.randomization import Randomization, refuse_few_ids
-from aptset.core.validate import answers_foreign_keywords, check_flag, check_generator, draw_key
+from aptset.core.validate import answers_foreign_keywords, draw_key
 from aptset.scores import Conformity
 from aptset.scores.conformity import check_conformity, check_intervals, for_classes
 
@@ -315,10 +316,10 @@ def search_for(first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Ca
     score = for_classes(score, layout.classes)
     kind: Kind = "band" if bands else "all" if groups is None else "label" if is_grouping(groups) else "row"
     check_intervals(score, kind in ("label", "band"))
-    chance = Randomization.of(None, columns.ids, check_flag(settings.randomized, "randomized"))
-    flags = check_flag(settings.normalize, "normalize"), check_flag(settings.logits, "logits")
+    chance = Randomization.of(None, columns.ids, validate.flag(settings.randomized, "randomized"))
+    flags = validate.flag(settings.normalize, "normalize"), validate.flag(settings.logits, "logits")
     of_labels = None if bands is None else bands.groups_of(layout.classes)
-    key = draw_key(check_generator(settings.random_state))
+    key = draw_key(validate.generator(settings.random_state))
     scoring = BatchScorer(layout, score, kind, key, chance, *flags, of_labels)
     levels, buckets = plain_levels(settings.alpha), check_bucket_count(settings.buckets)
-    return ThresholdSearch(scoring, levels, buckets, check_flag(settings.allow_empty, "allow_empty"))
+    return ThresholdSearch(scoring, levels, buckets, validate.flag(settings.allow_empty, "allow_empty"))

@@ -33,7 +33,6 @@ from aptset.core import validate
 from aptset.core.dates import Times
 from aptset.core.labels import known_columns
 from aptset.core.tables import Backend, Display, html_table, make_table
-from aptset.core.validate import check_alpha
 from aptset.estimator.checks import check_estimator_can
 from aptset.estimator.fitting import is_frozen
 from aptset.metrics.coverage_distribution import FALSE_ALARMS
@@ -244,7 +243,7 @@ def audit(
     pool, share = prepare(X, y, shown, time, test_share, features, random_state, clusters)
     count = check_repetitions(repetitions)
     splits = split_and_measure(candidates, pool, count, random_state, folder, n_jobs, progress, True, extra_metrics)
-    exact = check_alpha(next(iter(candidates.values())).alpha)
+    exact = validate.alpha(next(iter(candidates.values())).alpha)
     # One of 100 audits may speak up for nothing; the look at drift takes most of that.
     each = (FALSE_ALARMS - OF_DRIFT) / len(candidates)
     about = "" if pool.clusters is None else f" for a row of a new {pool.noun}"

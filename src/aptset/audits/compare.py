@@ -24,7 +24,6 @@ from aptset.audits.pages import Verdict, judge, splits_page
 from aptset.audits.results import Difference, Records, Splits
 from aptset.core import validate
 from aptset.core.tables import Backend, Display, html_table
-from aptset.core.validate import check_alpha
 from aptset.estimator.checks import check_estimator_can
 from aptset.metrics.coverage_distribution import FALSE_ALARMS
 from aptset.metrics.estimates import paired_mean, resampled_mean
@@ -336,13 +335,13 @@ def compare(
         check_estimator_can(model)
     settings: dict[str, Any] = {"conformity": conformity, "level": level, "randomized": randomized}
     models = {name: as_conformal(model, calibration, alpha, **settings) for name, model in named.items()}
-    check_same_level({name: check_alpha(model.alpha) for name, model in models.items()})
+    check_same_level({name: validate.alpha(model.alpha) for name, model in models.items()})
     shown = groups_shown(groups, models.values(), y)
     pool, share = prepare(X, y, shown, None, test_share, features, clusters=clusters)
     how = (check_repetitions(repetitions), random_state, folder, n_jobs, progress)
     splits = split_and_measure(models, pool, *how, extra_metrics=extra_metrics)
     each = FALSE_ALARMS / len(models)
     about = "" if pool.clusters is None else f" for a row of a new {pool.noun}"
-    verdicts = {name: judge(splits.of(name), check_alpha(m.alpha), share, each, about) for name, m in models.items()}
-    shared = float(check_alpha(next(iter(models.values())).alpha))
+    verdicts = {name: judge(splits.of(name), validate.alpha(m.alpha), share, each, about) for name, m in models.items()}
+    shared = float(validate.alpha(next(iter(models.values())).alpha))
     return Comparison(splits, verdicts, rank(splits, verdicts), shared, len(pool.y), pool.n_test)

@@ -25,10 +25,11 @@ from aptset.core.dates import Times, read_times
 from aptset.core.groups import groups_overlap
 from aptset.core.labels import check_length, coded_list, columns_of
 from aptset.core.overlapping import refuse_overlapping
+from aptset.core.randomization import all_at_once
 from aptset.core.row_groups import check_clusters, plural
 from aptset.core.runner import run_tasks
 from aptset.core.tables import plain_list, without_column
-from aptset.core.validate import all_at_once, check_alpha, warn_caller
+from aptset.core.validate import warn_caller
 from aptset.estimator.checks import check_training_data
 from aptset.estimator.fitting import fresh, pair_seeds, take
 from aptset.metrics import OF_SPLITS, check_extra
@@ -336,7 +337,7 @@ class RandomSplit:
     def _monitored(self, model: ConformalClassifier, outcome: Outcome, test: NDArray[np.intp]) -> str | None:
         """Return what a monitor says along the last rows, after one split that is large enough for a miss."""
         held_out = model.calibration_.held_out
-        alpha = float(check_alpha(model.alpha))
+        alpha = float(validate.alpha(model.alpha))
         if held_out.groups.kind != "all" or held_out.n < rows_to_monitor(alpha):
             return None
         covered = outcome.covered[np.argsort(self.pool.position[test])]
@@ -401,7 +402,7 @@ def check_plain_level(model: ConformalClassifier) -> None:
             "assurance must be None for audit and compare, whose verdicts are about sets that cover 1 - "
             f"alpha on average; got {model.assurance}. Leave it out here: sets with assurance cover more."
         )
-    check_alpha(model.alpha)
+    validate.alpha(model.alpha)
 
 
 def as_conformal(model: Any, calibration: Any, alpha: float | None, **settings: Any) -> ConformalClassifier:

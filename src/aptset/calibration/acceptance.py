@@ -32,11 +32,11 @@ from aptset.calibration.acceptance_rows import (
 from aptset.calibration.acceptance_threshold import ALL, AcceptanceThreshold, Level
 from aptset.calibration.request import take_ids
 from aptset.conformal import acceptance as rules
+from aptset.core import validate
 from aptset.core.groups import Groups
 from aptset.core.randomization import Randomization, fingerprint_of
-from aptset.core.validate import check_generator, draw_key, flag, number, one_of, share, warn_caller
 from aptset.core.tables import Display
-from aptset.core.validate import check_generator, draw_key, flag, number, one_of, share
+from aptset.core.validate import draw_key, flag, number, one_of, share, warn_caller
 from aptset.kernels.formula import Floats
 from aptset.kernels.rows import CALIBRATION
 
@@ -114,7 +114,7 @@ def learn_acceptance(
     matrix, names, known = check_matrix(probabilities, classes, labels, guesses)
     given = confidence(probabilities) if callable(confidence) else None if kind in CONFIDENCES else confidence
     n_rows = len(matrix) if matrix is not None else len(check_numbers(given, None))
-    key, chance = draw_key(check_generator(random_state)), Randomization.of(u, ids, True)
+    key, chance = draw_key(validate.generator(random_state)), Randomization.of(u, ids, True)
     draw = chance.calibrates(u, ids, n_rows, key)
     looked = look_at(matrix, probabilities, given, kind, key, draw, CALIBRATION, divide, soft)
     is_wrong = check_wrong(wrong, labels, guesses, looked, known, n_rows)

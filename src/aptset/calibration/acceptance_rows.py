@@ -15,9 +15,8 @@ from aptset.core.groups import EVERYONE, Cells, Groups
 from aptset.core.labels import as_labels, check_labels, check_length, columns_of, distinct, refuse_masked
 from aptset.core.matrix import check_named_columns, check_new_probabilities, check_probabilities
 from aptset.core.randomization import NO_UNIFORMS, Randomization, Uniforms
-from aptset.core.validate import flag, warn_caller
 from aptset.core.row_groups import check_group_values
-from aptset.core.validate import flag
+from aptset.core.validate import flag, warn_caller
 from aptset.kernels.formula import Floats, Formula, Weights, normalised
 from aptset.kernels.rowhash import Words, uniforms
 from aptset.kernels.rows import PREDICTION, Rows, hash_rows, own_seeds

@@ -22,6 +22,7 @@ from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.cross import CVPlus
 from aptset.conformal.schemes.minimax import Minimax
+from aptset.core import validate
 from aptset.core.bands import LabelBands
 from aptset.core.devices import is_on_device, is_tensor
 from aptset.core.groups import EVERYONE
@@ -29,7 +30,7 @@ from aptset.core.matrix import check_probabilities
 from aptset.core.overlapping import Overlapping, refuse_overlapping
 from aptset.core.randomization import Randomization, check_first_row
 from aptset.core.row_groups import refuse_votes_and_labels
-from aptset.core.validate import answers_foreign_keywords, check_flag, check_generator, check_option, draw_key
+from aptset.core.validate import answers_foreign_keywords, draw_key
 from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, Rows
 from aptset.scores import Conformity
 from aptset.scores.conformity import AUTO, check_conformity, for_classes, formula_of
@@ -137,7 +138,7 @@ def calibrate(
     >>> calibration.scores
     array([0.   , 0.25 , 0.875])
     """
-    may_be_empty = check_flag(allow_empty, "allow_empty")
+    may_be_empty = validate.flag(allow_empty, "allow_empty")
     if labels is None or votes is not None:
         refuse_votes_and_labels(labels, votes)
     tuning = Tuning() if isinstance(conformity, str) and conformity == AUTO else None
@@ -166,17 +167,17 @@ def _calibrated_there(
     score, whole = check_conformity(conformity), not labels.is_floating_point() and "int" in str(labels.dtype)
     if not whole or labels.ndim != 1 or not stays_on_device(probabilities, formula_of(score)):
         return None
-    randomized, divide, soft = check_flag(randomized, "randomized"), check_flag(normalize, "normalize"), logits
+    randomized, divide, soft = validate.flag(randomized, "randomized"), validate.flag(normalize, "normalize"), logits
     matrix, names = check_probabilities(shape_proxy(probabilities, True), NAME)
     known = np.arange(matrix.shape[1])
     score = for_classes(score, known)
     formula, n_rows = formula_of(score), len(matrix)
     if names is not None or len(labels) != n_rows or formula.weights is None or formula.grid is not None:
         return None
-    key, chance = draw_key(check_generator(random_state)), Randomization.of(None, None, randomized)
+    key, chance = draw_key(validate.generator(random_state)), Randomization.of(None, None, randomized)
     start, draw = check_first_row(first_row, BLOCK_ROWS), chance.calibrates(None, None, n_rows, key)
     of_rows = (formula, key, draw, divide, CALIBRATION, start)
-    rows = make_rows(matrix, probabilities, True, check_flag(soft, "logits"), *of_rows)
+    rows = make_rows(matrix, probabilities, True, validate.flag(soft, "logits"), *of_rows)
     if isinstance(rows, Rows) or labels.device != rows.rows.device:
         return None
     scored = rows.label_scores_there(labels)
@@ -265,8 +266,8 @@ def calibrate_cv(
     >>> calibration.predict_set(of_three_models, alpha=0.1, ids=["row 1"])[0]
     array([0])
     """
-    scheme = _COMBINE[check_option(combine, tuple(_COMBINE), "combine")]
-    may_be_empty = check_flag(allow_empty, "allow_empty")
+    scheme = _COMBINE[validate.one_of(combine, tuple(_COMBINE), "combine")]
+    may_be_empty = validate.flag(allow_empty, "allow_empty")
     settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state)
     check_weights_of_scheme(weights is not None, scheme.combine is Tally, f"combine={combine!r}")
     if clusters is not None:

@@ -22,12 +22,13 @@ from aptset.conformal.importance import Whole, effective_in_words
 from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.cross import CVPlus
+from aptset.core import validate
 from aptset.core.groups import Ids
 from aptset.core.levels import Assurance, Level, check_alphas, check_level
 from aptset.core.matrix import check_rows
 from aptset.core.randomization import BY_CONTENT, NewU, Randomization
 from aptset.core.tables import html_table
-from aptset.core.validate import check_flag_or_none, refuse_foreign_keywords
+from aptset.core.validate import refuse_foreign_keywords
 from aptset.kernels.formula import Floats
 from aptset.kernels.rows import Rows
 from aptset.scores import Score
@@ -370,4 +371,4 @@ class CrossCalibration:
             first_bad = tally.add(self.held_out.of_models[number], rows.seeded(), cells)
             check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
         assert tally is not None  # there are at least two folds
-        return tally, cells, mass, check_flag_or_none(request.allow_empty, self.allow_empty, "allow_empty")
+        return tally, cells, mass, validate.flag(request.allow_empty, "allow_empty", self.allow_empty)

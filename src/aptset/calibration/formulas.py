@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.core import validate
 from aptset.core.labels import check_labels
 from aptset.core.levels import Assurance, check_assurance
 from aptset.core.matrix import check_named_columns, check_probabilities, check_rows, check_u, tolerance_of
-from aptset.core.validate import check_alpha, check_generator, check_sample_size, draw_key
+from aptset.core.validate import draw_key
 from aptset.kernels.counting import rank_at
 from aptset.kernels.formula import Floats
 from aptset.kernels.membership import cut
@@ -58,7 +59,7 @@ def adaptive_scores(
     matrix, names = check_probabilities(probabilities, "probabilities")
     matrix, known = check_named_columns(matrix, names, classes, labels, "probabilities")
     columns = check_labels(labels, known, len(matrix))
-    key, uniforms = draw_key(check_generator(random_state)), check_u(u, len(matrix))
+    key, uniforms = draw_key(validate.generator(random_state)), check_u(u, len(matrix))
     tolerance = tolerance_of(matrix, probabilities)
     rows = Rows(matrix, formula_of(Adaptive()), key, tolerance, None, uniforms, normalize, CALIBRATION)
     scores = label_scores(rows, columns)
@@ -81,7 +82,7 @@ def conformal_rank(n: int, alpha: float, assurance: float | Assurance | None = N
     (901, 916)
     """
     sure = check_assurance(assurance)
-    return rank_at(check_sample_size(n), check_alpha(alpha), None if sure is None else sure.risk(1))
+    return rank_at(validate.sample_size(n), validate.alpha(alpha), None if sure is None else sure.risk(1))
 
 
 class Confidence(NamedTuple):
@@ -157,11 +158,11 @@ def oracle_sets(
     >>> aptset.oracle_sets([[0.3, 0.6, 0.1]], alpha=0.5, u=[0.1])[0]
     array([], dtype=int64)
     """
-    wanted = 1 - check_alpha(alpha)
+    wanted = 1 - validate.alpha(alpha)
     matrix, names = check_probabilities(probabilities, "probabilities")
     uniforms = check_u(u, len(matrix))
     matrix, labels = check_named_columns(matrix, names, classes, [0], "probabilities")
-    key = draw_key(check_generator(random_state))
+    key = draw_key(validate.generator(random_state))
     tolerance = tolerance_of(matrix, probabilities)
     rows = Rows(
         matrix,

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibration.request import NAME
+from aptset.core import validate
 from aptset.core.labels import check_labels, some
 from aptset.core.matrix import (
     check_named_columns,
@@ -16,7 +17,6 @@ from aptset.core.matrix import (
     check_rows,
     tolerance_of,
 )
-from aptset.core.validate import check_generator, check_option
 from aptset.kernels.formula import Floats
 
 _WORST = 1e8  # a condition from here on leaves nothing of what was measured
@@ -132,7 +132,7 @@ def label_ratios(
     >>> {label: round(ratio, 3) for label, ratio in ratios.items()}
     {0: 1.625, 1: 0.375}
     """
-    solve = {"em": _by_likelihood, "bbse": _by_guesses}[check_option(method, ("em", "bbse"), "method")]
+    solve = {"em": _by_likelihood, "bbse": _by_guesses}[validate.one_of(method, ("em", "bbse"), "method")]
     matrix, names = check_probabilities(probabilities, NAME)
     matrix, known = check_named_columns(matrix, names, classes, labels, NAME)
     columns = check_labels(labels, known, len(matrix))
@@ -142,7 +142,7 @@ def label_ratios(
     check_every_class(np.bincount(columns, minlength=len(known)), known)
     ratios = solve(old, columns, new)
     condition = check_condition(_confusion(old, columns, new.shape[1])) if method == "bbse" else None
-    errors = _errors(solve, old, columns, new, check_generator(random_state))
+    errors = _errors(solve, old, columns, new, validate.generator(random_state))
     plain = known.tolist()
     return LabelRatios(
         dict(zip(plain, ratios.tolist(), strict=True)),

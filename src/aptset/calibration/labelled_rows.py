@@ -29,13 +29,14 @@ from aptset.conformal.clusters import OVERLAPPING_CLUSTERS, Clusters, check_clus
 from aptset.conformal.fold_scores import FoldScores, clustered_folds
 from aptset.conformal.importance import Scale
 from aptset.conformal.measure import Measure
+from aptset.core import validate
 from aptset.core.groups import Groups, GroupValues, groups_labels
 from aptset.core.labels import Coded, check_labels
 from aptset.core.matrix import check_named_columns, check_probabilities
 from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.core.randomization import Randomization, check_first_row, fingerprint_of
 from aptset.core.row_groups import Answers, Membership, check_clusters, check_group_values, check_votes
-from aptset.core.validate import check_flag, check_generator, draw_key
+from aptset.core.validate import draw_key
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.rowhash import Words, mix
 from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, LabelScores, Rows, label_scores
@@ -171,7 +172,7 @@ def _check(probabilities: Any, labels: Any, request: LabelledRequest) -> _Checke
     """Check what came with the rows, from the score to the clusters."""
     score = check_conformity(request.conformity) if request.tuning is None else Adaptive()
     formula, ids, clusters = formula_of(score), request.ids, request.clusters
-    randomized = check_flag(request.randomized, "randomized")
+    randomized = validate.flag(request.randomized, "randomized")
     if ids is not None:
         probabilities, ids = take_ids(probabilities, ids)
     table, belong = probabilities, clusters is not None or request.votes is not None
@@ -188,7 +189,7 @@ def _check(probabilities: Any, labels: Any, request: LabelledRequest) -> _Checke
     bound = for_classes(score, known, labels)
     weighed = None if request.weighing is EQUAL else request.weighing.of(columns, known)
     values = None if request.groups is None else _group_values(request.groups, len(matrix))
-    generator = check_generator(request.random_state)
+    generator = validate.generator(request.random_state)
     key, chance = draw_key(generator), Randomization.of(request.u, ids, randomized)
     members = None if clusters is None else check_clusters(clusters, table, len(matrix), key)
     bound_formula = formula if bound is score else formula_of(bound)
@@ -198,8 +199,8 @@ def _check(probabilities: Any, labels: Any, request: LabelledRequest) -> _Checke
 
 def _rows_of(checked: _Checked, request: LabelledRequest) -> Rows | OnDevice:
     """Return the rows as the loops take them, each with what its u comes from."""
-    n_rows, key, logits = len(checked.matrix), checked.key, check_flag(request.logits, "logits")
-    start, divides = check_first_row(request.first_row, BLOCK_ROWS), check_flag(request.normalize, "normalize")
+    n_rows, key, logits = len(checked.matrix), checked.key, validate.flag(request.logits, "logits")
+    start, divides = check_first_row(request.first_row, BLOCK_ROWS), validate.flag(request.normalize, "normalize")
     draw = checked.chance.calibrates(request.u, checked.ids, n_rows, key, request.least_distinct)
     factors = None if checked.weighed is None else checked.weighed.factors
     of_rows = (checked.formula, key, draw, divides, CALIBRATION, start, factors)

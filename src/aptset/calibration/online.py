@@ -17,12 +17,12 @@ from aptset.calibration.online_state import Numbering, State, WaitingRows, first
 from aptset.calibration.request import NAME, Request, content_seeds, new_rows, scores_of_labels, sets_like_input
 from aptset.conformal.histogram import FixedThresholds
 from aptset.conformal.measure import mask_of_one_model, sets_of_one_model
+from aptset.core import validate
 from aptset.core.devices import like_input
 from aptset.core.groups import Ids
 from aptset.core.labels import check_labels
 from aptset.core.levels import warn_if_too_few
 from aptset.core.randomization import refuse_fresh
-from aptset.core.validate import check_alpha, check_flag, check_flag_or_none
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import Rows
@@ -187,7 +187,7 @@ class Online:
     ) -> None:
         self.calibration = check_streamable(calibration)
         self._formula = formula_of(calibration.conformity)
-        law = Law(check_alpha(alpha), check_step(step), check_window(window))
+        law = Law(validate.alpha(alpha), check_step(step), check_window(window))
         tracks = [Track(law, scores.tolist()) for scores in first_scores(calibration, law.window)]
         most = check_count(waiting, "waiting", "1000000 is usual")
         self._state = State(law, tracks, Numbering(), WaitingRows(most), Shown(tracks))
@@ -320,7 +320,7 @@ class Online:
         self, probabilities: Any, groups: Any, u: Any, ids: Any, settings: tuple[Any, Any], allow_empty: bool | None
     ) -> tuple[Question, bool]:
         """Return rows that sets are wanted of, and whether these may be empty; say if some groups were never seen."""
-        may_be_empty = check_flag_or_none(allow_empty, self.calibration.allow_empty, "allow_empty")
+        may_be_empty = validate.flag(allow_empty, "allow_empty", self.calibration.allow_empty)
         asked = self._ask(probabilities, groups, u, ids, settings)
         if asked.unknown:
             warn_if_too_few(asked.unknown, [self._state.law.alpha], self._known().groups)
@@ -340,7 +340,7 @@ class Online:
         return f"{head}: {self.misses:,} of {self.rows:,} rows missed ({self.misses / self.rows:.1%})"
 
     def _remember(self, asked: Question, form: str, remember: bool) -> None:
-        if check_flag(remember, "remember"):
+        if validate.flag(remember, "remember"):
             self._state.waiting.add(asked.keys, asked.seeds, self._state.shown.moment, asked.by_id, form)
 
     def save(self, path: str | Path) -> None:

@@ -20,13 +20,13 @@ from aptset.conformal.importance import (
     check_weights,
     warn_of_uncertain_ratios,
 )
+from aptset.core import validate
 from aptset.core.devices import is_on_device, meta_array, on_host, tensor_of
 from aptset.core.groups import Ids
 from aptset.core.levels import Level
 from aptset.core.matrix import check_new_probabilities, check_rows, softmax_of, tolerance_of
 from aptset.core.randomization import NewU, Uniforms, check_first_row, column_or_values
 from aptset.core.tables import without_column
-from aptset.core.validate import check_flag
 from aptset.kernels.blocks import over_blocks
 from aptset.kernels.formula import Floats, Formula, normalised
 from aptset.kernels.rowhash import Words
@@ -79,7 +79,7 @@ class ImportanceWeights:
 
     def of(self, columns: NDArray[np.int64], classes: NDArray[Any]) -> RowWeights | None:
         """Return the weights of calibration rows, given their labels; None if all weigh the same."""
-        corrects = check_flag(self.prior_correction, "prior_correction")
+        corrects = validate.flag(self.prior_correction, "prior_correction")
         check_one_kind_of_weights(self.weights, self.label_weights, corrects)
         if self.weights is not None:
             weights = check_weights(self.weights, len(columns))
@@ -205,7 +205,7 @@ def prepare(
     cells, mass = face.held_out.place(request.groups, request.weights, len(matrix), levels)
     if request.allow_empty is None:
         return rows, cells, mass, face.allow_empty
-    return rows, cells, mass, check_flag(request.allow_empty, "allow_empty")
+    return rows, cells, mass, validate.flag(request.allow_empty, "allow_empty")
 
 
 def new_rows(
@@ -237,11 +237,11 @@ def new_rows(
     if draw is None:
         whole = starts if is_whole is None else is_whole
         draw = face.chance.predicts(request.u, ids, len(matrix), face.key, whole)
-    divide = face.normalize if request.normalize is None else check_flag(request.normalize, "normalize")
+    divide = face.normalize if request.normalize is None else validate.flag(request.normalize, "normalize")
     start = 0 if type(request.first_row) is int and starts else check_first_row(request.first_row, BLOCK_ROWS)
     if is_plain:
         return Rows(matrix, formula, face.key, tolerance_of(matrix), *draw, divide, PREDICTION, start), draw, matrix
-    soft = check_flag(request.logits, "logits")
+    soft = validate.flag(request.logits, "logits")
     of_rows = (formula, face.key, draw, divide, PREDICTION, start, factors, name)
     return make_rows(matrix, probabilities, stays, soft, *of_rows), draw, matrix
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,9 @@ from aptset.calibration.calibrate import calibration_of
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.labelled_rows import LabelledRequest, score_labels
 from aptset.calibration.trials import Trial, Tuning
+from aptset.core import validate
 from aptset.core.bands import LabelBands
 from aptset.core.overlapping import Overlapping
-from aptset.core.validate import check_alpha, check_flag, check_list, check_share, check_slack
 from aptset.scores import Score
 from aptset.scores.conformity import AUTO, check_conformity
 
@@ -114,9 +114,14 @@ def tune(
     >>> tuned.calibration
     Calibration(n=1600, 20 classes, Homogeneous())
     """
-    check_flag(allow_empty, "allow_empty")
-    chosen = tuple(check_conformity(candidate) for candidate in check_list(candidates or (), "candidates"))
-    tuning = Tuning(check_alpha(alpha), check_share(share), check_slack(slack), chosen)
+    validate.flag(allow_empty, "allow_empty")
+    several = candidates or ()
+    if isinstance(several, str) or not isinstance(several, Iterable):
+        raise TypeError(f"candidates must be a list; got {several!r}. For one pass [{several!r}].")
+    chosen = tuple(check_conformity(candidate) for candidate in several)
+    level, of_rows = validate.alpha(alpha), validate.share(share, "share", "the share of rows that calibrates")
+    rule = "in [0, 1], a difference of coverages"
+    tuning = Tuning(level, of_rows, validate.number(slack, "slack", rule, lambda part: 0 <= part <= 1), chosen)
     settings = (AUTO, classes, groups, randomized, normalize, u, ids, random_state)
     scored = score_labels(probabilities, labels, LabelledRequest(*settings, tuning=tuning))
     assert scored.reserved is not None

@@ -19,7 +19,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from aptset import ConformalClassifier, PredictionSets, coverage, mean_size, size_given_coverage
 from aptset.cli.probability_jobs import write_json
-from aptset.core.validate import all_at_once, check_alpha
+from aptset.core import validate
+from aptset.core.randomization import all_at_once
 from aptset.estimator.storage import save_classifier
 
 NAMES = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
@@ -66,7 +67,7 @@ def run_demo(alpha: float, seed: int, out: Path | None) -> tuple[str, dict[str, 
 
 def demonstrate(alpha: float, seed: int) -> tuple[str, list[dict[str, Any]], ConformalClassifier]:
     """Return the whole text that the main job prints, its table for machines, and the classifier that it shows."""
-    level = check_alpha(alpha)
+    level = validate.alpha(alpha)
     X, digits = load_digits(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(X, NAMES[digits], test_size=0.4, random_state=seed)
     rows = []

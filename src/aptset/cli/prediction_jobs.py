@@ -37,8 +37,8 @@ from aptset.cli.tables import (
 )
 from aptset.core.labels import as_objects
 from aptset.core.levels import check_level
+from aptset.core.randomization import all_at_once
 from aptset.core.runner import counting
-from aptset.core.validate import all_at_once
 from aptset.estimator.fitted import SetsOfPieces
 from aptset.estimator.loading import load_folder
 from aptset.estimator.storage import check_table, read_folder

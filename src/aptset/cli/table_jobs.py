@@ -37,13 +37,14 @@ from aptset.cli.options import column_of_groups, labels_in_groups
 from aptset.cli.probability_jobs import as_json, evaluation_as_json, imported_score
 from aptset.cli.tables import ColumnChoice, TableRows, labels_among, likely_cluster, model_for, read_rows
 from aptset.conformal.clusters import promise_about
+from aptset.core import validate
 from aptset.core.files import atomic_path
 from aptset.core.groups import is_grouping
 from aptset.core.labels import as_objects
 from aptset.core.levels import check_assurance
-from aptset.core.validate import all_at_once, check_share_of_split, warn_caller
+from aptset.core.randomization import all_at_once
 from aptset.core.row_groups import noun_of, plural
-from aptset.core.validate import all_at_once, check_share_of_split
+from aptset.core.validate import warn_caller
 from aptset.estimator.storage import FACTS, save_classifier
 from aptset.metrics.estimates import in_words, percent
 from aptset.metrics.planning import CoverageTest
@@ -125,7 +126,11 @@ def _keyed(table: Mapping[Any, Any], labels: NDArray[Any]) -> dict[Any, Any]:
 
 def calibration_of(name: str, share: float | None) -> Any:
     """Return a calibration by its name, with the share of rows that calibrates."""
-    return name if share is None else Split(check_share_of_split(name, share))
+    if share is None:
+        return name
+    if name != "split":
+        raise ValueError(f"--share is for --calibration split, where some rows calibrate; got {name!r}.")
+    return Split(validate.share(share, "share", "the share of rows that calibrates"))
 
 
 DECIDED = "decisions.parquet"

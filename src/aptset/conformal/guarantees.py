@@ -15,7 +15,6 @@ from aptset.conformal.measure import Thresholds
 from aptset.conformal.scheme import FoldSizes, LinearBound, Scheme, bound, input_level, sizes_by_group
 from aptset.core.groups import EVERYONE, Groups, Ids
 from aptset.core.levels import CellLevel, Level
-from aptset.core.validate import check_reachable
 from aptset.kernels.counting import rank_at
 from aptset.kernels.rowhash import Words
 
@@ -142,8 +141,14 @@ class Promises:
         """
         levels = [input_level(lines, alpha) for lines in self.lines]
         best = _decimal_not_above(min((level for level in levels if level > 0), default=Fraction(0)))
-        reached = best > 0 and self.coverage(best) >= 1 - alpha
-        return check_reachable(best if reached else Fraction(0), alpha, self.scheme.name, self.scheme.caveat)
+        if best > 0 and self.coverage(best) >= 1 - alpha:
+            return best
+        too_few = f"{self.scheme.name} with so few samples and folds promises less at every input level"
+        why = self.scheme.caveat or too_few
+        raise ValueError(
+            f"level='guaranteed' must be able to promise coverage {float(1 - alpha):g}; {why}. "
+            "Use more samples, other folds, calibration='split', or level='nominal'."
+        )
 
 
 def _decimal_not_above(exact: Fraction) -> Fraction:

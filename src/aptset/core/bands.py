@@ -28,7 +28,6 @@ from aptset.core.labels import (
     plain_value,
 )
 from aptset.core.taxonomy import Taxonomy
-from aptset.core.validate import check_alpha
 
 
 def check_bands(bands: Any) -> dict[Any, Any]:
@@ -129,7 +128,7 @@ class LabelBands:
         LabelBands(5 labels in 2 bands)
         """
         times = check_counts(counts)
-        total, level = sum(times.values()), check_alpha(alpha)
+        total, level = sum(times.values()), validate.alpha(alpha)
         rule = "a whole number of rows, at least 1"
         rows = total if n_calibration is None else validate.whole(n_calibration, "n_calibration", 1, rule)
         labels = sorted(times, key=lambda label: -times[label])

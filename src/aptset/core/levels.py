@@ -21,7 +21,7 @@ import numpy as np
 from aptset.core import validate
 from aptset.core.groups import Groups
 from aptset.core.labels import hashable, plain_value
-from aptset.core.validate import check_alpha, warn_caller
+from aptset.core.validate import warn_caller
 from aptset.kernels.counting import rank_at, size_needed
 
 
@@ -83,7 +83,7 @@ def _risk(confidence: Fraction, n_groups: int) -> Fraction:
 def check_confidence_of(assurance: Any) -> Fraction:
     """Return the exact decimal that the user wrote."""
     try:
-        return check_alpha(assurance)
+        return validate.alpha(assurance)
     except (TypeError, ValueError) as error:
         raise type(error)(
             f"assurance must be a number in (0, 1), the share of calibrations that cover 1 - alpha; got {assurance!r}. "
@@ -179,7 +179,7 @@ def check_level(alpha: Any, assurance: Any = None) -> Level:
         return alpha if sure is None else CellLevel(alpha.alpha, sure)
     if isinstance(alpha, Mapping):
         return CellLevel(_check_mapping(alpha), sure)
-    level = check_alpha(alpha)
+    level = validate.alpha(alpha)
     return level if sure is None else CellLevel(level, sure)
 
 
@@ -192,7 +192,7 @@ def _check_mapping(alpha: Mapping[Any, Any]) -> tuple[tuple[Any, Fraction], ...]
     pairs = []
     for name, part in alpha.items():
         try:
-            pairs.append((hashable(plain_value(name)), check_alpha(part)))
+            pairs.append((hashable(plain_value(name)), validate.alpha(part)))
         except (TypeError, ValueError) as error:
             raise type(error)(f"alpha of {name!r} must be a number in (0, 1); got {part!r}.") from None
     return tuple(pairs)
@@ -201,7 +201,7 @@ def _check_mapping(alpha: Mapping[Any, Any]) -> tuple[tuple[Any, Fraction], ...]
 @lru_cache(maxsize=256)
 def _level_of_float(alpha: float) -> Fraction:
     """Return the decimal of a level that comes again and again."""
-    return check_alpha(alpha)
+    return validate.alpha(alpha)
 
 
 def check_alphas(alpha: Any, assurance: Any = None) -> tuple[list[Level], bool]:

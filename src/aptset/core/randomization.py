@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -13,7 +16,7 @@ from aptset.core.labels import as_objects, check_length, coded_array, refuse_mas
 from aptset.core.matrix import uniforms_of
 from aptset.core.row_seeds import id_seeds
 from aptset.core.tables import column_values, is_table, names_of_columns, plain_list
-from aptset.core.validate import are_all_at_once, warn_caller
+from aptset.core.validate import warn_caller
 from aptset.kernels.blocks import over_blocks
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
@@ -181,6 +184,19 @@ def check_first_row(first_row: Any, block: int) -> int:
     return int(first_row)
 
 
+_ALL_AT_ONCE: ContextVar[bool] = ContextVar("all_at_once", default=False)
+
+
+@contextmanager
+def all_at_once() -> Iterator[None]:
+    """Work on rows that come in this one call, as a test set does: each of their copies has u of its own."""
+    before = _ALL_AT_ONCE.set(True)
+    try:
+        yield
+    finally:
+        _ALL_AT_ONCE.reset(before)
+
+
 Source = Literal["content", "ids", "given"]
 NewU: TypeAlias = ArrayLike | Literal["fresh"] | np.random.Generator | None  # what may come with new rows
 
@@ -258,7 +274,7 @@ class Randomization:
     def warn(self, n_rows: int) -> None:
         """Say once that small calls share u, where calibration rows were often copies of others."""
         is_shared = n_rows < BLOCK_ROWS and self.randomized and self.copies >= MANY_COPIES
-        if is_shared and not self._has_warned and not are_all_at_once():
+        if is_shared and not self._has_warned and not _ALL_AT_ONCE.get():
             object.__setattr__(self, "_has_warned", True)
             warn_of_shared_chance(self.copies, n_rows)
 

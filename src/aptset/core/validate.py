@@ -1,4 +1,4 @@
-"""Levels, scores, seeds: the small arguments."""
+"""The small arguments: numbers, words, flags, levels and seeds, each with one message of one form."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from functools import wraps
@@ -59,30 +57,29 @@ def one_of(value: Any, options: tuple[str, ...], name: str) -> str:
     return str(value)
 
 
-def flag(value: Any, name: str) -> bool:
-    """Return a boolean; a text such as "no" would be true."""
+def flag(value: Any, name: str, default: bool | None = None) -> bool:
+    """Return a boolean, or for None the default, where there is one; a text such as "no" would be true."""
+    if value is None and default is not None:
+        return default
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False; got {value!r}.")
     return bool(value)
 
 
-check_option, check_flag = one_of, flag  # as rooms above call them
-
-
-def check_alpha(alpha: Any) -> Fraction:
+def alpha(value: Any) -> Fraction:
     """Return the exact decimal that the user wrote."""
-    if isinstance(alpha, np.ndarray) and alpha.ndim == 0:
-        alpha = alpha[()]
-    if isinstance(alpha, bool | np.bool_) or not isinstance(alpha, Real | Decimal):
-        raise TypeError(f"alpha must be a number in (0, 1); got {alpha!r}. For 90 % coverage pass alpha=0.1.")
-    is_signal = isinstance(alpha, Decimal) and alpha.is_snan()  # every use of it would raise
-    if is_signal or not (isinstance(alpha, Decimal) or is_number(alpha)) or not 0 < float(alpha) < 1:
-        raise ValueError(f"alpha must be in (0, 1); got {alpha}. For 90 % coverage pass alpha=0.1.")
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real | Decimal):
+        raise TypeError(f"alpha must be a number in (0, 1); got {value!r}. For 90 % coverage pass alpha=0.1.")
+    is_signal = isinstance(value, Decimal) and value.is_snan()  # every use of it would raise
+    if is_signal or not (isinstance(value, Decimal) or is_number(value)) or not 0 < float(value) < 1:
+        raise ValueError(f"alpha must be in (0, 1); got {value}. For 90 % coverage pass alpha=0.1.")
     # str of a float, numpy's too, is the shortest decimal that means it: 0.1 is one tenth, not its binary neighbour.
-    return Fraction(alpha) if isinstance(alpha, Fraction | Decimal) else Fraction(str(alpha))
+    return Fraction(value) if isinstance(value, Fraction | Decimal) else Fraction(str(value))
 
 
-def check_sample_size(n: Any) -> int:
+def sample_size(n: Any) -> int:
     """Return n as an int."""
     if isinstance(n, bool | np.bool_) or not isinstance(n, Integral):
         raise TypeError(f"n must be a whole number of calibration samples; got {n!r}.")
@@ -91,7 +88,7 @@ def check_sample_size(n: Any) -> int:
     return int(n)
 
 
-def check_generator(random_state: Any) -> np.random.Generator:
+def generator(random_state: Any) -> np.random.Generator:
     """Return a generator: from a seed, from fresh entropy, or drawn from another generator."""
     if random_state is None or (isinstance(random_state, Integral) and not isinstance(random_state, bool)):
         if random_state is not None and random_state < 0:
@@ -109,16 +106,6 @@ def draw_key(generator: np.random.Generator) -> int:
     return int(generator.integers(2**64, dtype=np.uint64))
 
 
-def check_share(value: Any) -> float:
-    """Return the share of rows that calibrates."""
-    return share(value, "share", "the share of rows that calibrates")
-
-
-def check_slack(slack: Any) -> float:
-    """Return how much worse the coverage of classes may be."""
-    return number(slack, "slack", "in [0, 1], a difference of coverages", lambda part: 0 <= part <= 1)
-
-
 def check_choice(value: Any, table: Mapping[str, Callable[[], Any]], method: str, name: str) -> Any:
     """Return the object that a name of the table, or an object with the method, stands for."""
     if isinstance(value, str) and value in table:
@@ -127,36 +114,6 @@ def check_choice(value: Any, table: Mapping[str, Callable[[], Any]], method: str
         kind = ValueError if isinstance(value, str) else TypeError
         raise kind(f"{name} must be one of {sorted(table)} or an object with {method}; got {value!r}.")
     return value
-
-
-def check_reachable(level: Fraction, alpha: Fraction, calibration: str, caveat: str = "") -> Fraction:
-    """Return the input level that makes the promise, if there is one."""
-    if level <= 0:
-        why = caveat or f"{calibration} with so few samples and folds promises less at every input level"
-        raise ValueError(
-            f"level='guaranteed' must be able to promise coverage {float(1 - alpha):g}; {why}. "
-            "Use more samples, other folds, calibration='split', or level='nominal'."
-        )
-    return level
-
-
-def check_list(values: Any, name: str) -> list[Any]:
-    """Return several values; a text is one, not a list of letters."""
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise TypeError(f"{name} must be a list; got {values!r}. For one pass [{values!r}].")
-    return list(values)
-
-
-def check_share_of_split(calibration: str, of_rows: float) -> float:
-    """Refuse a share that calibrates for calibrations in which every row does."""
-    if calibration != "split":
-        raise ValueError(f"--share is for --calibration split, where some rows calibrate; got {calibration!r}.")
-    return check_share(of_rows)
-
-
-def check_flag_or_none(value: Any, default: bool, name: str) -> bool:
-    """Return a boolean, or the default for None."""
-    return default if value is None else flag(value, name)
 
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
@@ -171,24 +128,6 @@ def warn_caller(text: str) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, stacklevel=level)
-
-
-_ALL_AT_ONCE: ContextVar[bool] = ContextVar("all_at_once", default=False)
-
-
-@contextmanager
-def all_at_once() -> Iterator[None]:
-    """Work on rows that come in this one call, as a test set does: each of their copies has u of its own."""
-    before = _ALL_AT_ONCE.set(True)
-    try:
-        yield
-    finally:
-        _ALL_AT_ONCE.reset(before)
-
-
-def are_all_at_once() -> bool:
-    """Tell whether rows come in one call, so that nobody needs to be warned of those in other ones."""
-    return _ALL_AT_ONCE.get()
 
 
 def install(extra: str) -> str:

@@ -17,8 +17,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import _num_samples
 
+from aptset.core import validate
 from aptset.core.tables import is_table, names_of_columns
-from aptset.core.validate import check_generator, warn_caller
+from aptset.core.validate import warn_caller
 from aptset.estimator.checks import check_estimator_can
 from aptset.estimator.fitting import fresh, seed_unseeded, take
 from aptset.kernels.formula import Floats
@@ -149,7 +150,7 @@ def density_ratio(
     n_source, n_target = _num_samples(X_source), _num_samples(X_target)
     X, is_target = _together(X_source, X_target), np.arange(n_source + n_target) >= n_source
     folds = check_ratio_folds(n_folds, n_source, n_target)
-    chances = _out_of_fold(model, X, is_target, folds, check_generator(random_state))
+    chances = _out_of_fold(model, X, is_target, folds, validate.generator(random_state))
     odds = check_odds(chances) * (n_source / n_target)
     source, target = odds[:n_source], odds[n_source:]
     size, share = source.sum() ** 2 / (source**2).sum(), source.max() / source.sum()

@@ -43,7 +43,7 @@ from aptset.core.row_groups import Membership, check_clusters, check_group_value
 from aptset.core.row_seeds import id_seeds, row_seeds
 from aptset.core.runner import with_bar
 from aptset.core.tables import without_column
-from aptset.core.validate import check_choice, check_generator, draw_key, warn_caller
+from aptset.core.validate import check_choice, draw_key, warn_caller
 from aptset.estimator import fitting
 from aptset.estimator.checks import check_estimator_can, check_one_kind, check_training_data
 from aptset.estimator.downdates import InexactError
@@ -401,7 +401,7 @@ def prepare(
     if clusters is not None:
         check_scheme_of_clusters(scheme.combine is Tally, f"calibration={scheme.name!r}")
         check_clusters_alone(settings.weights, None, None, "clusters")
-    generator = check_generator(settings.random_state)
+    generator = validate.generator(settings.random_state)
     frozen = fitting.is_frozen(settings.estimator)
     if not frozen:
         warn_trained_anew(settings.estimator)

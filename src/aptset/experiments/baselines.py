@@ -18,7 +18,7 @@ from aptset.core import validate
 from aptset.core.groups import EVERYONE
 from aptset.core.labels import columns_of
 from aptset.core.levels import warn_if_too_few
-from aptset.core.validate import check_alpha, check_choice, check_generator
+from aptset.core.validate import check_choice
 from aptset.estimator.checks import check_estimator_can, check_training_data
 from aptset.estimator.fitting import probabilities_of, seed_unseeded, take
 
@@ -91,9 +91,9 @@ class NetworkQuantiles(BaseEstimator):  # type: ignore[misc]
         check_packages(["torch"], "the quantile network")
         import torch
 
-        lower = float(check_alpha(self.alpha))
+        lower = float(validate.alpha(self.alpha))
         X, y = validate_data(self, X, y, dtype=np.float32, y_numeric=True, ensure_min_samples=2)
-        generator = check_generator(self.random_state)
+        generator = validate.generator(self.random_state)
         order = generator.permutation(len(y))
         n_held = max(1, round(self.held_out * len(y)))
         features, target = torch.from_numpy(X), torch.from_numpy(np.asarray(y, dtype=np.float32))
@@ -225,7 +225,7 @@ class ForestQuantiles(BaseEstimator):  # type: ignore[misc]
         check_packages(["quantile_forest"], "the quantile forest")
         from quantile_forest import RandomForestQuantileRegressor
 
-        check_alpha(self.alpha)
+        validate.alpha(self.alpha)
         X, y = validate_data(self, X, y, dtype=np.float32, y_numeric=True)
         self.forest_ = RandomForestQuantileRegressor(
             n_estimators=self.n_estimators,
@@ -238,7 +238,7 @@ class ForestQuantiles(BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Floats:
         """Return the two quantiles of each row."""
         check_is_fitted(self)
-        lower = float(check_alpha(self.alpha))
+        lower = float(validate.alpha(self.alpha))
         X = validate_data(self, X, dtype=np.float32, reset=False)
         return np.asarray(self.forest_.predict(X, quantiles=[lower, 1 - lower]), dtype=np.float64)
 
@@ -305,13 +305,13 @@ class ConformalQuantileClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstim
 
     def fit(self, X: Any, y: Any) -> ConformalQuantileClassifier:
         """Train the classifier, regress, and calibrate, on one third of the rows each."""
-        alpha = check_alpha(self.alpha)
+        alpha = validate.alpha(self.alpha)
         validate.one_of(self.side, ("upper", "lower"), "side")
         check_estimator_can(self.estimator)
         table = {name: (lambda kind=kind: kind(float(alpha))) for name, kind in REGRESSORS.items()}
         regressor = check_choice(self.quantiles, table, "predict", "quantiles")
         X, y, classes = check_training_data(self, X, y, minimum=3)
-        generator = check_generator(self.random_state)
+        generator = validate.generator(self.random_state)
         first, second, third = thirds(len(y), generator)
         model, regressor = clone(self.estimator), clone(regressor)
         for part in (model, regressor):
@@ -329,7 +329,7 @@ class ConformalQuantileClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstim
         """Return the prediction set of each row; at another alpha, the regression stays that of ``fit``."""
         check_is_fitted(self)
         level, n = self.alpha if alpha is None else alpha, len(self.corrections_)
-        warn_if_too_few({"all": n}, [check_alpha(level)], EVERYONE)
+        warn_if_too_few({"all": n}, [validate.alpha(level)], EVERYONE)
         k = conformal_rank(n, level)
         probabilities = np.asarray(probabilities_of(self.model_, X, self.classes_), dtype=np.float64)
         correction = np.inf if k > n else self.corrections_[k - 1]

@@ -15,7 +15,7 @@ from sklearn.frozen import FrozenEstimator
 
 from aptset import ConformalClassifier, PredictionSets, oracle_sets
 from aptset.core import validate
-from aptset.core.validate import all_at_once
+from aptset.core.randomization import all_at_once
 from aptset.estimator.fitting import seed_unseeded
 from aptset.experiments.baselines import ConformalQuantileClassifier
 from aptset.experiments.datasets import check_names, load_data, source_tag

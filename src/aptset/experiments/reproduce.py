@@ -15,7 +15,7 @@ import numpy as np
 from aptset.core import validate
 from aptset.core.files import atomic_path, atomic_write
 from aptset.core.runner import Done, as_time, check_folder, read_results, run_tasks, versions
-from aptset.core.validate import check_alpha, warn_caller
+from aptset.core.validate import warn_caller
 from aptset.experiments.baselines import check_packages
 from aptset.experiments.claims import (
     ABOUT,
@@ -345,7 +345,7 @@ def reproduce(
     draw_only : bool, default=False
         Compute nothing: draw what is finished.
     """
-    level, start = float(check_alpha(alpha)), validate.whole(seed, "seed", 0, "a whole number that is not negative")
+    level, start = float(validate.alpha(alpha)), validate.whole(seed, "seed", 0, "a whole number that is not negative")
     designs = designs_of(names)
     check_packages(["matplotlib", "pandas", "pyarrow"], "aptset reproduce")
     cells = cells_of(designs.values(), choice, level, start, data)

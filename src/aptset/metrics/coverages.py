@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from aptset.core import validate
 from aptset.core.labels import hashable
 from aptset.core.levels import levels_of_mapping
-from aptset.core.validate import check_alpha
 from aptset.kernels.formula import Floats
 from aptset.metrics.estimates import (
     Estimate,
@@ -171,7 +170,7 @@ def coverage_gap(
 def levels_by_name(alpha: Any, names: Sequence[Any]) -> Floats:
     """Return the level of each label or group that occurs: its own of a mapping, else one for all."""
     if not isinstance(alpha, Mapping):
-        return np.full(len(names), float(check_alpha(alpha)))
+        return np.full(len(names), float(validate.alpha(alpha)))
     levels = levels_of_mapping(alpha)
     missing = [name for name in names if hashable(name) not in levels]
     if missing:
@@ -264,11 +263,11 @@ def labels_below(
     0.5
     """
     differ = isinstance(alpha, Mapping) and level is None
-    one = check_level(level, None if alpha is None or isinstance(alpha, Mapping) else check_alpha(alpha))
+    one = check_level(level, None if alpha is None or isinstance(alpha, Mapping) else validate.alpha(alpha))
     outcome = Outcome.of(sets, labels, classes)
     shares, names = outcome.intervals_at_once("label", check_confidence(confidence)), outcome.sums().names
     alphas = levels_by_name(alpha, names).tolist() if differ else []
-    wanted = np.array([check_level(None, check_alpha(part)) for part in alphas]) if differ else one
+    wanted = np.array([check_level(None, validate.alpha(part)) for part in alphas]) if differ else one
     if not names:
         return Estimate(math.nan, 0.0, 1.0, 0)
     value, low, high = (float(np.mean(ends < wanted)) for ends in (shares.value, shares.high, shares.low))

@@ -17,7 +17,6 @@ from aptset.core.levels import levels_of_mapping
 from aptset.core.overlapping import Overlapping
 from aptset.core.row_groups import check_clusters, check_votes, plural, refuse_votes_and_labels
 from aptset.core.tables import Backend, Display, bars_of, html_table, make_table, without_column
-from aptset.core.validate import check_alpha
 from aptset.metrics import BREAKDOWNS, METRICS, ON_REQUEST, Measured, Metric, as_estimate, check_extra
 from aptset.metrics.coverages import check_level, levels_by_name
 from aptset.metrics.estimates import Estimate, check_confidence, percent, share_of_count
@@ -415,7 +414,7 @@ def _shown(alpha: float | dict[Any, float]) -> str:
 def check_judged(alpha: Any, labels: Any, groups: Any, p_values: Any) -> tuple[float | dict[Any, float] | None, Any]:
     """Return the level, and that of labels alone: levels of groups say nothing about labels."""
     if not isinstance(alpha, Mapping):
-        return None if alpha is None else float(check_alpha(alpha)), alpha
+        return None if alpha is None else float(validate.alpha(alpha)), alpha
     if p_values is not None:
         raise ValueError("p_values must be left out where alpha is a mapping: what is drawn from them has one level.")
     levels = levels_of_mapping(alpha)

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.core import validate
 from aptset.core.devices import on_host
 from aptset.core.groups import groups_labels
 from aptset.core.labels import as_labels, columns_of, with_one_missing
 from aptset.core.overlapping import Overlapping
 from aptset.core.tables import Display, is_table, matrix_of_table, plain_list
-from aptset.core.validate import check_sample_size
 from aptset.kernels.formula import Floats
 from aptset.metrics.coverage_distribution import FoldCounts, simultaneous_band
 from aptset.metrics.estimates import Estimate, share
@@ -179,7 +179,7 @@ class Checked(NamedTuple):
 
 def check_rows_of_calibration(n: Any, p_values: NDArray[np.float64]) -> int:
     """Return the number of calibration rows; refuse one that these p-values cannot come from."""
-    size = check_sample_size(n)
+    size = validate.sample_size(n)
     if size < 1:
         raise ValueError(f"n must be at least 1, the number of calibration rows; got {size}.")
     counts = p_values * (size + 1)

@@ -19,9 +19,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.core import validate
 from aptset.core.store import stored_fraction, write
 from aptset.core.tables import Display, plain_list
-from aptset.core.validate import check_alpha, number
+from aptset.core.validate import number
 from aptset.kernels.counting import size_needed
 from aptset.metrics.betting import Capital, Evidence, Rate, Urns, at_rates, joined, log_of, reaches
 from aptset.metrics.monitor_checks import (
@@ -71,7 +72,7 @@ class Trail:
 
 def rows_to_monitor(alpha: float) -> int:
     """Return how many calibration rows a monitor needs at least: with fewer no set can miss."""
-    return size_needed(check_alpha(alpha))
+    return size_needed(validate.alpha(alpha))
 
 
 class CoverageMonitor:
@@ -148,7 +149,7 @@ class CoverageMonitor:
         *,
         mature: int | timedelta | None = None,
     ) -> None:
-        self._level, self.alarm = check_alpha(alpha), check_alarm(alarm)
+        self._level, self.alarm = validate.alpha(alpha), check_alarm(alarm)
         self._has_groups = isinstance(n, Mapping)
         sizes = check_monitored_sizes(n, size_needed(self._level), self.alpha)
         self._urns = Urns(sizes, self._level)
@@ -433,7 +434,7 @@ class ErrorMonitor(CoverageMonitor):
 
     def __init__(self, error: float = 0.05, alarm: float = 100.0, *, mature: int | timedelta | None = None) -> None:
         number(error, "error", "in (0, 1), the share of wrong rows that is allowed", lambda part: 0 < part < 1)
-        super().__init__(size_needed(check_alpha(error)), error, alarm, mature=mature)
+        super().__init__(size_needed(validate.alpha(error)), error, alarm, mature=mature)
         self._urns, self._rates = Rate(self._level), None
 
     @classmethod

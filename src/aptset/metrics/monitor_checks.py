@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.core import validate
 from aptset.core.dates import DAY_FIRST, MONTH_FIRST, read_times
 from aptset.core.labels import coded_list, hashable, with_one_missing
 from aptset.core.store import (
@@ -27,7 +28,6 @@ from aptset.core.store import (
     stored_fraction,
 )
 from aptset.core.tables import plain_list
-from aptset.core.validate import check_sample_size
 from aptset.kernels.counting import size_needed
 from aptset.metrics.betting import TIMES
 
@@ -56,7 +56,7 @@ def check_monitored_sizes(n: Any, needed: int, alpha: float) -> dict[Any, int]:
     """Return the calibration size of each group (None: of everyone); some must be large enough for a miss to happen."""
     named = {None: n} if not isinstance(n, Mapping) else n
     sizes = {hashable(name.item() if isinstance(name, np.generic) else name): size for name, size in named.items()}
-    checked = {name: check_sample_size(size) for name, size in sizes.items()}
+    checked = {name: validate.sample_size(size) for name, size in sizes.items()}
     if max(checked.values(), default=0) >= MOST:
         raise ValueError(f"n must be below 2^53; got {n}.")
     if not any(size >= needed for size in checked.values()):

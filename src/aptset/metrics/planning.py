@@ -14,7 +14,6 @@ import numpy as np
 from aptset.core import validate
 from aptset.core.levels import Assurance, check_assurance
 from aptset.core.tables import Display
-from aptset.core.validate import check_alpha, check_sample_size
 from aptset.kernels.counting import rank_at, size_needed
 from aptset.kernels.formula import Floats
 from aptset.metrics.coverage_distribution import (
@@ -86,7 +85,7 @@ class CoverageTest:
         >>> aptset.coverage_test(covered=63, m=69, n=100).sentence()
         'There are too few rows to contradict 90 %: only a coverage below 75 % would (p = 0.997, level 0.01).'
         """
-        if rank_at(self.n, check_alpha(self.alpha)) > self.n:
+        if rank_at(self.n, validate.alpha(self.alpha)) > self.n:
             return f"{self.n:,} calibration rows are too few for alpha = {self.alpha:g}: every set holds every label."
         promise, least = f"{100 * (1 - self.alpha):.4g} %", percent(self.least, self.m)
         test = f"({in_p(self.p_value)}, level {FALSE_ALARMS:g})"
@@ -154,7 +153,7 @@ def coverage_test(covered: Any, m: int | None = None, n: int | None = None, alph
     (0.336, 0.168)
     """
     count, rows = check_counts(covered, m)
-    size, level = check_sample_size(n), check_alpha(alpha)
+    size, level = validate.sample_size(n), validate.alpha(alpha)
     k = rank_at(size, level)
     chances = beta_binomial(rows, size, k)
     # Each tail is summed by itself: one minus the other would lose everything below 1e-16.
@@ -248,7 +247,7 @@ def calibration_size(
         return _assured_size(alpha, within, confidence, sure)
     within = 0.01 if within is None else within
     level, margin, chance = (
-        check_alpha(alpha),
+        validate.alpha(alpha),
         validate.share(within, "within", "the margin around 1 - alpha"),
         check_confidence(confidence),
     )
@@ -273,7 +272,7 @@ def calibration_size(
 
 def _assured_size(alpha: float, within: float | None, confidence: float, assurance: Assurance) -> CalibrationSize:
     """Return the smallest n at which assured sets leave labels out, and cover little more than was asked for."""
-    level, chance, risk = check_alpha(alpha), check_confidence(confidence), assurance.risk(1)
+    level, chance, risk = validate.alpha(alpha), check_confidence(confidence), assurance.risk(1)
     margin = None if within is None else validate.share(within, "within", "the margin above 1 - alpha")
     least = high = check_size_exists(size_needed(level, risk), alpha, within)
     if margin is not None:

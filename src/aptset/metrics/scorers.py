@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aptset.core import validate
-from aptset.core.validate import all_at_once
+from aptset.core.randomization import all_at_once
 from aptset.metrics import METRICS
 from aptset.metrics.outcome import Outcome
 from aptset.sets import PredictionSets

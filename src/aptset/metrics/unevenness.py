@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.core import validate
 from aptset.core.labels import as_labels, check_length, numbered
-from aptset.core.validate import check_generator
 from aptset.kernels.formula import Floats
 from aptset.metrics.coverages import levels_by_name
 from aptset.metrics.estimates import Estimate, check_confidence, in_p
@@ -151,7 +151,7 @@ def coverage_unevenness(
     """
     outcome, sure = Outcome.of(sets, labels, classes), check_confidence(confidence)
     covered, target = outcome.covered.astype(np.float64), _targets(alpha, labels, len(outcome.covered))
-    generator = check_generator(random_state)
+    generator = validate.generator(random_state)
     model = _Model.of(estimator, X, len(covered), int(generator.integers(2**31)))
     unit = np.arange(len(covered)) if outcome.clusters is None else np.unique(outcome.clusters.of_row, False, True)[1]
     n_units = int(unit.max(initial=-1)) + 1

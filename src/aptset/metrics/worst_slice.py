@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.core import validate
 from aptset.core.tables import is_table
-from aptset.core.validate import check_generator
 from aptset.kernels import engines
 from aptset.kernels.blocks import least_and_most, looked_up, over_blocks, thread_count
 from aptset.kernels.formula import Floats
@@ -293,7 +292,7 @@ def worst_slice_coverage(
     covered = Outcome.of(sets, labels, classes).covered
     features = features_of(X, None, len(covered))
     least_share, sure = check_delta(delta), check_confidence(confidence)
-    generator = check_generator(random_state)
+    generator = validate.generator(random_state)
     vectors = check_directions(directions, features.matrix.shape[1], generator)
     if is_table(X) if standardize is None else validate.flag(standardize, "standardize"):
         spread = check_projections(features.spread)

@@ -287,7 +287,7 @@ def _settings(
     """Return what is baked into the graph."""
     calibration, held_out = asked.calibration, asked.calibration.held_out
     cells = _cells(held_out, names)
-    may_be_empty = validate.check_flag_or_none(allow_empty, calibration.allow_empty, "allow_empty")
+    may_be_empty = validate.flag(allow_empty, "allow_empty", calibration.allow_empty)
     return GraphSettings(
         formula=formula,
         key=calibration.key,
@@ -295,7 +295,7 @@ def _settings(
         tolerance=tolerance_of(np.empty(0, dtype=np.float64 if logits else host.dtype)),
         randomized=calibration.randomized,
         logits=logits,
-        normalize=validate.check_flag_or_none(normalize, calibration.normalize, "normalize"),
+        normalize=validate.flag(normalize, "normalize", calibration.normalize),
         min_size=0 if may_be_empty else 1,
         thresholds=_thresholds(held_out, asked, cells),
         search=_search(held_out) if p_values else None,

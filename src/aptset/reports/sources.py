@@ -18,15 +18,15 @@ from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import check_new_weights, effective_in_words
 from aptset.conformal.measure import Measure, Thresholds, p_values_of_one_model, sets_of_one_model
 from aptset.conformal.scheme import Scheme, is_full
+from aptset.core import validate
 from aptset.core.devices import is_on_device, on_host, tensor_of
 from aptset.core.groups import Groups, Ids, groups_overlap
 from aptset.core.labels import as_labels, check_length, known_columns
 from aptset.core.levels import Level, alpha_of, check_level
 from aptset.core.matrix import OF_ESTIMATOR, check_new_probabilities, check_rows, softmax_of
 from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
-from aptset.core.randomization import Randomization, refuse_fresh
+from aptset.core.randomization import Randomization, all_at_once, refuse_fresh
 from aptset.core.row_groups import check_clusters, check_votes, plural, refuse_votes_and_labels
-from aptset.core.validate import all_at_once, check_flag, check_flag_or_none, check_generator
 from aptset.kernels.counting import ratios
 from aptset.kernels.formula import Floats, normalised
 from aptset.kernels.rows import Rows, label_scores
@@ -168,7 +168,7 @@ def drawn_answers(source: Any, y: Any, votes: Any, random_state: Any) -> NDArray
     classes: NDArray[Any] = source.classes if hasattr(source, "held_out") else source.classes_
     n_rows = len(votes)
     answers = check_votes(votes, classes, n_rows)
-    spot = check_generator(random_state).random(n_rows) * np.bincount(answers.rows, answers.votes)
+    spot = validate.generator(random_state).random(n_rows) * np.bincount(answers.rows, answers.votes)
     running = np.cumsum(answers.votes)
     starts = np.flatnonzero(np.diff(answers.rows, prepend=-1))
     before = running[starts] - answers.votes[starts]
@@ -189,7 +189,7 @@ def one_of_each(evaluation: Evaluation, clusters: Any, votes: Any, random_state:
         page = replace(evaluation, evidence=replace(rows, origin=replace(rows.origin, settings=shown)))
         return page, evaluate(rows.sets, groups=rows.groups, votes=votes, **common)
     members = check_clusters(clusters, rows.X, evaluation.n, 0)
-    order = check_generator(random_state).permutation(evaluation.n)
+    order = validate.generator(random_state).permutation(evaluation.n)
     chosen = np.sort(order[np.unique(members.words[order], return_index=True)[1]])
     what = f"one of each of {len(chosen):,} {plural(members.noun)}, drawn from {evaluation.n:,} rows"
     drawn = rows.some(chosen, {"Test rows are": what})
@@ -269,7 +269,7 @@ def evaluation_of(
 def _without_form(source: Any, normalize: bool | None = None, logits: bool = False, **chance: Any) -> dict[str, Any]:
     """Return what else came with the rows, and their form where the source takes one."""
     takes = {"normalize": isinstance(source, Calibration | CrossCalibration), "logits": isinstance(source, Calibration)}
-    form = {"normalize": normalize, "logits": check_flag(logits, "logits") or None}
+    form = {"normalize": normalize, "logits": validate.flag(logits, "logits") or None}
     for name, value in form.items():
         if value is not None and not takes[name]:
             raise ValueError(
@@ -364,7 +364,7 @@ def _of_calibration(
 def _chances(calibration: Calibration | CrossCalibration, probabilities: Any, form: dict[str, Any]) -> Any:
     """Return the probabilities in the order of the classes, of several folds their mean."""
     known = (NAME, calibration.classes, calibration.columns)
-    divides = check_flag_or_none(form.get("normalize"), calibration.normalize, "normalize")
+    divides = validate.flag(form.get("normalize"), "normalize", calibration.normalize)
     matrices = [probabilities] if isinstance(calibration, Calibration) else probabilities
     shares = [check_new_probabilities(one, *known) for one in matrices]
     shares = [softmax_of(one, NAME) for one in shares] if form.get("logits") else shares

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset import CoverageMonitor, Estimate, Evaluation, Taxonomy, Unevenness, WorstSlice
+from aptset.core import validate
 from aptset.core.tables import is_table, iterate_columns, names_of_columns
-from aptset.core.validate import check_generator
 from aptset.metrics import Metric
 from aptset.metrics.coverage_distribution import FALSE_ALARMS, FEW_POINTS
 from aptset.metrics.evaluation import level_that_fits
@@ -165,7 +165,7 @@ def summarise(
     """Return what a report on an evaluation says; ``deciding`` is what it says about acting on guesses."""
     evidence: EvaluationRows = check_reportable(evaluation)
     alpha = evaluation.one_level  # evidence is there only with a level
-    shown = choose_examples(evidence, alpha, n_examples, check_generator(random_state))
+    shown = choose_examples(evidence, alpha, n_examples, validate.generator(random_state))
     parts = {"label": measures.Partition.of(evidence.labels.tolist())}
     if evidence.groups is not None:
         parts["group"] = measures.Partition.of(evidence.groups)

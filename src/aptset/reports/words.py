@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aptset import Estimate, Evaluation
-from aptset.core.validate import check_alpha
+from aptset.core import validate
 from aptset.metrics.coverage_distribution import (
     FALSE_ALARMS,
     NEGLIGIBLE,
@@ -69,7 +69,7 @@ def too_low(
             if laws is None:
                 chance = chance_of_so_few(hits[which], rows[which], promise)
             else:
-                chance = coverage_law(hits[which], laws[kind][which], check_alpha(alpha)).too_low
+                chance = coverage_law(hits[which], laws[kind][which], validate.alpha(alpha)).too_low
             if chance < false_alarms / shape_proxy:
                 low.append(PartInWords(kind, str(name), rows[which], hits[which] / rows[which], chance))
     return sorted(low, key=lambda one: one.chance)
@@ -298,7 +298,7 @@ def _verdict(evidence: EvaluationRows, alpha: float, coverage: Estimate, facts: 
     if origin.laws is None:
         return "unknown"
     tail = FALSE_ALARMS if origin.is_upper_open else FALSE_ALARMS / 2
-    law, judged = coverage_law(count, origin.laws, check_alpha(alpha), tail), sum(rows for rows, _ in origin.laws)
+    law, judged = coverage_law(count, origin.laws, validate.alpha(alpha), tail), sum(rows for rows, _ in origin.laws)
     facts |= {"law_low": percent(law.low, judged), "law_high": percent(law.high, judged), "judged": f"{judged:,}"}
     facts["left_out"] = f"{coverage.n - judged:,}"
     facts["law"] = SENTENCES["law_open" if origin.is_upper_open else "law"].format(**facts)
@@ -321,18 +321,18 @@ def _verdict_on_folds(
     origin: Origin, folds: tuple[tuple[FoldCounts, ...], ...], alpha: float, coverage: Estimate, facts: dict[str, str]
 ) -> str:
     """Judge sets of several folds, by the law of each fold; if folds are too small for that, as if they were one."""
-    promise, chance = origin.promise(alpha), folds_chance(folds, check_alpha(alpha))
+    promise, chance = origin.promise(alpha), folds_chance(folds, validate.alpha(alpha))
     facts["small"] = SENTENCES["small"].format(**facts)
     if chance is None:
         if not 0 < promise < 1:
             facts["least"] = percent(0.0, coverage.n)
             return "few_small"
         split = ((coverage.n, origin.n or 0),)
-        law = coverage_law(coverage.count or 0, split, check_alpha(1 - promise), FALSE_ALARMS)
+        law = coverage_law(coverage.count or 0, split, validate.alpha(1 - promise), FALSE_ALARMS)
         facts |= {"chance": _chance(law.too_low), "least": percent(law.least, coverage.n)}
         state = state_of(law.too_low < FALSE_ALARMS, False, promise, law.least)
         return {"less": "low_small", "few": "few_small"}.get(state, "agrees_small")
-    least = least_of_folds(folds, check_alpha(alpha))
+    least = least_of_folds(folds, validate.alpha(alpha))
     facts |= {"chance": _chance(chance), "folds": f"{len(folds):,}", "least": percent(least, coverage.n)}
     facts["folds_law"] = SENTENCES["folds"].format(**facts)
     if chance < FALSE_ALARMS:

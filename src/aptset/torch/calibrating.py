@@ -12,8 +12,8 @@ from torch import distributed
 
 from aptset.calibration.calibrate import calibrate
 from aptset.calibration.calibration import Calibration
+from aptset.core import validate
 from aptset.core.runner import Bar
-from aptset.core.validate import check_generator
 from aptset.kernels.rows import BLOCK_ROWS
 from aptset.torch.checks import check_column_numbers, check_outputs, check_pair, raise_for_all, refuse_empty_loader
 
@@ -28,7 +28,7 @@ def calibrate_model(
 ) -> tuple[Calibration, Any]:
     """Return the calibration on all batches of all ranks, and the device of the outputs."""
     rank, n_ranks = _place()
-    seed = int(check_generator(random_state).integers(2**63))
+    seed = int(validate.generator(random_state).integers(2**63))
     if n_ranks == 1:
         return _on_this_rank(model, loader, {**settings, "random_state": seed}, 0, progress)
     seed = _gathered(seed)[0]

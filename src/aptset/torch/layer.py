@@ -15,11 +15,11 @@ from aptset.calibration.device_rows import DeviceRows
 from aptset.calibration.tensor_sets import TensorSets
 from aptset.calibration.tensors import sets_at, sets_by_label
 from aptset.conformal.aggregation import by_label_thresholds
+from aptset.core import validate
 from aptset.core.devices import meta_array
 from aptset.core.labels import check_classes
 from aptset.core.levels import Assurance, alpha_of, check_alphas, warn_if_too_few
 from aptset.core.matrix import tolerance_of
-from aptset.core.validate import check_flag
 from aptset.kernels.engines.torch_rows import in_numbers_of_python, signed
 from aptset.kernels.formula import Formula
 from aptset.kernels.rows import PREDICTION
@@ -118,8 +118,9 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         self.conformity = check_conformity(conformity)
         self.by_label = check_layer_groups(groups)
         self.classes = check_classes(classes, self.n_classes, None, [])
-        self.randomized, self.allow_empty = check_flag(randomized, "randomized"), check_flag(allow_empty, "allow_empty")
-        self.normalize, self.logits = check_flag(normalize, "normalize"), check_flag(logits, "logits")
+        self.randomized = validate.flag(randomized, "randomized")
+        self.allow_empty = validate.flag(allow_empty, "allow_empty")
+        self.normalize, self.logits = validate.flag(normalize, "normalize"), validate.flag(logits, "logits")
         self.calibration: Calibration | None = None
         formula = check_fast(formula_of(self.conformity), self.conformity)
         assert formula.weights is not None
@@ -207,7 +208,9 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         check_fast(formula_of(score), score)
         settings = {"conformity": score, "groups": groups, "randomized": randomized, "logits": logits}
         settings |= {"allow_empty": allow_empty, "normalize": normalize}
-        calibration, device = calibrate_model(model, loader, settings, random_state, check_flag(progress, "progress"))
+        calibration, device = calibrate_model(
+            model, loader, settings, random_state, validate.flag(progress, "progress")
+        )
         names = check_classes(classes, len(calibration.classes), None, [])
         layer = _layer_of(cls, replace(calibration, classes=names), alpha, logits, assurance)
         layer.to(device)

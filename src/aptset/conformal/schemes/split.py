@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.fold_scores import Fold
 from aptset.conformal.scheme import FoldSizes, LinearBound
-from aptset.core.validate import check_share
+from aptset.core import validate
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class Split:
     def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
         """Return the one fold."""
         n = len(y)
-        n_calibrate = min(max(round(n * check_share(self.share)), 1), n - 1)
+        of_rows = validate.share(self.share, "share", "the share of rows that calibrates")
+        n_calibrate = min(max(round(n * of_rows), 1), n - 1)
         calibrates = np.zeros(n, dtype=np.bool_)
         calibrates[generator.permutation(n)[:n_calibrate]] = True
         return [Fold(np.flatnonzero(calibrates))]
