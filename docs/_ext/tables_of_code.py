@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aptset.conformal import CALIBRATIONS
-from aptset.conformal.guarantees import Promises
+from aptset.conformal.scheme import Promises
 from aptset.core.groups import EVERYONE, GROUPINGS
 from aptset.metrics import BREAKDOWNS, METRICS, ON_REQUEST
 from aptset.scores import ALIASES, SCORES

@@ -15,11 +15,11 @@ from aptset.calibration.formulas import Confidence as Confidence
 from aptset.calibration.formulas import adaptive_scores as adaptive_scores
 from aptset.calibration.formulas import conformal_rank as conformal_rank
 from aptset.calibration.formulas import oracle_sets as oracle_sets
-from aptset.calibration.label_ratios import LabelRatios as LabelRatios
-from aptset.calibration.label_ratios import label_ratios as label_ratios
 from aptset.calibration.online import Online as Online
 from aptset.calibration.tuning import Tuned as Tuned
 from aptset.calibration.tuning import tune as tune
+from aptset.calibration.weights import LabelRatios as LabelRatios
+from aptset.calibration.weights import label_ratios as label_ratios
 from aptset.conformal import *  # noqa: F403
 from aptset.core.bands import LabelBands as LabelBands
 from aptset.core.levels import Assurance as Assurance

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aptset
-from aptset.conformal.acceptance import automatic
+from aptset.calibration.acceptance_threshold import automatic
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "scores"
 generator = np.random.default_rng(28)

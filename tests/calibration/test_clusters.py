@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import aptset
-from aptset.conformal.guarantees import Promises
+from aptset.conformal.scheme import Promises
 
 LEVELS = (0.05, 0.1, 0.25, 0.5)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import aptset
-from aptset.calibration.stored_scores import find_score
+from aptset.calibration.storage import find_score
 from aptset.scores import SCORES
 
 P = np.random.default_rng(0).dirichlet(np.ones(3), size=60)

@@ -301,7 +301,7 @@ def test_columns_are_corrected_in_blocks_as_at_once(monkeypatch):
     ratios = {0: 2.0, 1: 0.5, 2: 0.0}
     found = []
     for cells in (2**15, 7):
-        monkeypatch.setattr("aptset.calibration.request._BLOCK_CELLS", cells)
+        monkeypatch.setattr("aptset.calibration.weights._CORRECTED_CELLS", cells)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             calibration = aptset.calibrate(

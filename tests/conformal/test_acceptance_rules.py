@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aptset.conformal.acceptance import (
+from aptset.calibration.acceptance_threshold import (
     Boundary,
     automatic,
     band,

@@ -18,7 +18,7 @@ from sklearn.model_selection import KFold, LeaveOneOut, PredefinedSplit, Stratif
 from sklearn.naive_bayes import GaussianNB
 
 from aptset import ConformalClassifier, CVPlus, Minimax
-from aptset.conformal.guarantees import Promises
+from aptset.conformal.scheme import Promises
 
 X, Y = load_iris(return_X_y=True)
 

@@ -1,7 +1,7 @@
 """Act or ask: on which rows a guess may be acted on, and for which a person is asked.
 
 A batch is decided by Benjamini-Hochberg on conformal p-values (Jin and Candès 2023), a stream by one threshold; both
-are in :mod:`aptset.conformal.acceptance`, with their proofs in docs/design/0024.
+are in :mod:`aptset.calibration.acceptance_threshold`, with their proofs in docs/design/0024.
 """
 
 from __future__ import annotations
@@ -29,9 +29,18 @@ from aptset.calibration.acceptance_rows import (
     look_at,
     look_at_new,
 )
-from aptset.calibration.acceptance_threshold import ALL, AcceptanceThreshold, Level
+from aptset.calibration.acceptance_threshold import (
+    ALL,
+    AcceptanceThreshold,
+    Level,
+    automatic,
+    band,
+    batch_bound,
+    bonferroni,
+    rows_needed,
+    sequence,
+)
 from aptset.calibration.request import take_ids
-from aptset.conformal import acceptance as rules
 from aptset.core import validate
 from aptset.core.groups import Groups
 from aptset.core.randomization import Randomization, fingerprint_of
@@ -40,7 +49,7 @@ from aptset.core.validate import draw_key, flag, number, one_of, share, warn_cal
 from aptset.kernels.formula import Floats
 from aptset.kernels.rows import CALIBRATION
 
-_METHODS = {"auto": rules.automatic, "band": rules.band, "sequence": rules.sequence, "bonferroni": rules.bonferroni}
+_METHODS = {"auto": automatic, "band": band, "sequence": sequence, "bonferroni": bonferroni}
 _LEAST_ERRORS = 5  # that a batch should allow: below, its rate counts batches in which nothing is acted on
 
 
@@ -225,14 +234,14 @@ class Acceptance:
         budgets = self._budgets(error)
         if budgets.keys() == {None}:
             _warn_of_batches({"": (self.n, n_rows, budgets[None])})
-            return looked.confidence > rules.batch_bound(wrong_rows, self.n, looked.confidence, budgets[None])
+            return looked.confidence > batch_bound(wrong_rows, self.n, looked.confidence, budgets[None])
         cells, own = self.reading.cells(looked, guesses, groups), self._own_cells()
         said = {}
         for cell, of_cell in budgets.items():
             rows = np.flatnonzero(cells == cell)
             own_rows, name = own == cell, self.reading.groups.names[cell or 0]
             n, new = int(np.count_nonzero(own_rows)), looked.confidence[rows]
-            act[rows] = new > rules.batch_bound(wrong_rows[own_rows[self.is_wrong]], n, new, of_cell)
+            act[rows] = new > batch_bound(wrong_rows[own_rows[self.is_wrong]], n, new, of_cell)
             if len(rows):
                 said[f" of {name!r}"] = (n, len(rows), of_cell)
         _warn_of_batches(said)
@@ -241,7 +250,7 @@ class Acceptance:
     def above_in_batch(self, confidence: Floats, error: float) -> NDArray[np.bool_]:
         """Return which rows of a batch are acted on, given their confidences; without a word about small batches."""
         wrong_rows, one = self.confidences[self.is_wrong], _exact(error, "error", "")
-        return np.asarray(confidence > rules.batch_bound(wrong_rows, self.n, confidence, one))
+        return np.asarray(confidence > batch_bound(wrong_rows, self.n, confidence, one))
 
     def threshold(
         self,
@@ -295,7 +304,7 @@ class Acceptance:
     def _at(self, rows: Any, error: Fraction, delta: Fraction, make: Any, options: tuple[Fraction, ...]) -> Level:
         """Return the threshold of the rows of one group."""
         confidences, u, is_wrong = self.confidences[rows], self.u[rows], self.is_wrong[rows]
-        n, needed = len(confidences), rules.rows_needed(error, delta)
+        n, needed = len(confidences), rows_needed(error, delta)
         if n < needed:
             reason = f"no row can be decided: {n} rows, at least {needed} are needed even if none is wrong"
             return Level(inf, 1.0, 0, n, 0, error, reason, True)

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.cross_calibration import CrossCalibration
 from aptset.calibration.labelled_rows import LabelledRequest, Scored, score_labels
-from aptset.calibration.request import EQUAL, NAME, ImportanceWeights, make_rows, shape_proxy, stays_on_device
+from aptset.calibration.request import NAME, make_rows, shape_proxy, stays_on_device
 from aptset.calibration.trials import Tuning
+from aptset.calibration.weights import EQUAL, ImportanceWeights
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_fold_ids
 from aptset.conformal.clusters import check_one_fold_each, check_scheme_of_clusters

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibration.formulas import Confidence, confidence_of
+from aptset.calibration.merging import merged
 from aptset.calibration.request import NAME, Request, prepare, sets_like_input
-from aptset.calibration.storage import merged
 from aptset.conformal.checks import check_level_offered, check_offers
 from aptset.conformal.clusters import clusters_in_words, promise_about, promised
 from aptset.conformal.importance import effective_in_words

@@ -183,3 +183,28 @@ def _softmax(logits: Tensor) -> Tensor:
 
 def _steps(n: int, step: int) -> list[tuple[int, int]]:
     return [(start, min(start + step, n)) for start in range(0, n, step)]
+
+
+class ScoresThere:
+    """Calibration scores that lie on a device, put in order there when they are first looked at."""
+
+    def __init__(self, scores: Tensor) -> None:
+        self._scores, self._is_sorted = scores, False
+
+    def __len__(self) -> int:
+        return len(self._scores)
+
+    def _ordered(self) -> Tensor:
+        if not self._is_sorted:
+            self._scores, self._is_sorted = self._scores.sort().values, True
+        return self._scores
+
+    def of_rank(self, rank: int) -> float:
+        """Return the rank-th smallest score."""
+        return float(self._ordered()[rank - 1])
+
+    def upward(self) -> NDArray[np.float64]:
+        """Return all of them with numpy, sorted."""
+        in_order: NDArray[np.float64] = self._ordered().cpu().numpy()
+        in_order.flags.writeable = False
+        return in_order

@@ -10,10 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibration.request import (
-    EQUAL,
     NAME,
-    ImportanceWeights,
-    RowWeights,
     content_seeds,
     count_copies,
     make_rows,
@@ -25,6 +22,7 @@ from aptset.calibration.request import (
     without_ids,
 )
 from aptset.calibration.trials import Trial, Tuning, choose, some_rows
+from aptset.calibration.weights import EQUAL, ImportanceWeights, RowWeights
 from aptset.conformal.clusters import OVERLAPPING_CLUSTERS, Clusters, check_clusters_alone
 from aptset.conformal.fold_scores import FoldScores, clustered_folds
 from aptset.conformal.importance import Scale

@@ -6,19 +6,15 @@ Arrays are answered by arrays and tensors by tensors, on the device where the qu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.calibration.weights import corrected
 from aptset.conformal.importance import (
     Whole,
-    check_label_weights,
-    check_one_kind_of_weights,
-    check_some_weight,
-    check_weights,
-    warn_of_uncertain_ratios,
 )
 from aptset.core import validate
 from aptset.core.devices import is_on_device, meta_array, on_host, tensor_of
@@ -27,8 +23,7 @@ from aptset.core.levels import Level
 from aptset.core.matrix import check_new_probabilities, check_rows, softmax_of, tolerance_of
 from aptset.core.randomization import NewU, Uniforms, check_first_row, column_or_values
 from aptset.core.tables import without_column
-from aptset.kernels.blocks import over_blocks
-from aptset.kernels.formula import Floats, Formula, normalised
+from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import (
     BLOCK_ROWS,
@@ -49,81 +44,6 @@ if TYPE_CHECKING:
     from aptset.calibration.tensors import OnDevice
 
     Face: TypeAlias = Calibration | CrossCalibration
-
-
-class RowWeights(NamedTuple):
-    """The weight of each calibration row, and where labels decide it, the ratio of each label."""
-
-    of_rows: Floats
-    ratios: Floats | None
-    corrects: bool
-
-    @property
-    def factors(self) -> Floats | None:
-        """What columns are multiplied by; None: nothing."""
-        return self.ratios if self.corrects else None
-
-    def some(self, rows: NDArray[np.bool_]) -> RowWeights:
-        """Return the weights of some rows."""
-        return self._replace(of_rows=check_some_weight(self.of_rows[rows]))
-
-
-@dataclass(frozen=True)
-class ImportanceWeights:
-    """What was passed about weights."""
-
-    weights: Any = None
-    label_weights: Any = None
-    prior_correction: Any = False
-    is_part: bool = False  # of all rows: none of it may have weight
-
-    def of(self, columns: NDArray[np.int64], classes: NDArray[Any]) -> RowWeights | None:
-        """Return the weights of calibration rows, given their labels; None if all weigh the same."""
-        corrects = validate.flag(self.prior_correction, "prior_correction")
-        check_one_kind_of_weights(self.weights, self.label_weights, corrects)
-        if self.weights is not None:
-            weights = check_weights(self.weights, len(columns))
-            return RowWeights(weights if self.is_part else check_some_weight(weights), None, False)
-        if self.label_weights is None:
-            return None
-        ratios = check_label_weights(self.label_weights, classes)
-        if corrects:
-            # What label_ratios returns knows its errors; ratios from elsewhere are taken as known.
-            warn_of_uncertain_ratios(getattr(self.label_weights, "errors", {}), columns, classes)
-        return RowWeights(check_some_weight(ratios[columns], "label_weights"), ratios, corrects)
-
-
-EQUAL = ImportanceWeights()
-
-_BLOCK_CELLS = 2**15  # some temporary matrices of so many float64 stay in the cache of a core
-
-
-def corrected(matrix: NDArray[np.generic], factors: Floats, tolerance: float, normalize: bool) -> NDArray[np.generic]:
-    """Multiply each column by its factor and divide rows by their new sums; bad rows stay what they are.
-
-    A row all of whose mass is on labels without a factor stays as it is, too: any fixed map will do, and there is none
-    better.
-    """
-    if (factors == factors[0]).all():
-        return matrix
-    corrected, shares = np.empty(matrix.shape), factors / factors.max()
-
-    def work(start: int, stop: int) -> None:
-        corrected[start:stop] = _corrected(matrix[start:stop], shares, tolerance, normalize)
-
-    over_blocks(len(matrix), max(1, _BLOCK_CELLS // matrix.shape[1]), work)
-    return corrected
-
-
-def _corrected(matrix: NDArray[np.generic], factors: Floats, tolerance: float, normalize: bool) -> Floats:
-    with np.errstate(all="ignore"):
-        wide = matrix.astype(np.float64, order="C")
-        wide = normalised(wide) if normalize else wide
-        total = ((wide + 2.0) - 2.0).sum(axis=1, keepdims=True)  # on the grid, where sums are exact
-        is_good = (abs(total - 1.0) <= tolerance) & (wide >= 0.0).all(axis=1, keepdims=True)
-        times = wide * factors
-        divided = normalised(np.where(times.any(axis=1, keepdims=True), times, wide))
-    return np.where(is_good, divided, wide)
 
 
 NAME = "probabilities"
@@ -284,6 +204,6 @@ def sets_like_input(sets: Any, given: Any) -> Any:
         return sets
     if not is_on_device(given):
         return sets.named_as(given)
-    from aptset.calibration.tensor_sets import TensorSets
+    from aptset.calibration.tensors import TensorSets
 
     return TensorSets.of(sets, tensor_of(given).device)

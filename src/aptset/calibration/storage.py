@@ -1,48 +1,51 @@
-"""Calibrations on disk: containers of ``core.store`` with the fields of ``stored_fields``, their labels and groups."""
+"""Calibrations on disk: containers of ``core.store`` with the fields of ``stored_fields``.
+
+A score of the library goes by its name in ``SCORES``, one of the user's by "module:object", with its settings if it is
+a dataclass: by name, never as code. Nothing is imported that the caller did not name. A scheme is stored by its name,
+its plain settings, and why it promises nothing, if that is so.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+import sys
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibration.stored_fields import SCHEMAS, measure_fields, measure_from
-from aptset.calibration.stored_scores import (
-    check_counted_classes,
-    describe_scheme,
-    describe_score,
-    find_scheme,
-    find_score,
-)
-from aptset.conformal.checks import check_fold_ids, check_offers
-from aptset.conformal.importance import same_kind_of_weights
-from aptset.conformal.measure import Thresholds, join_groups, join_measures
+from aptset.calibration.stored_fields import SCHEMAS, is_score, measure_fields, measure_from
+from aptset.conformal import CALIBRATIONS
+from aptset.conformal.aggregation import Tally
+from aptset.conformal.fold_scores import Fold
+from aptset.conformal.measure import Thresholds
+from aptset.conformal.scheme import FoldSizes, LinearBound, Scheme
 from aptset.core.groups import Groups, flat_groups, full_groups
-from aptset.core.labels import as_objects
 from aptset.core.overlapping import MOST_INDICATORS
-from aptset.core.randomization import Randomization, warn_of_equal_shards
+from aptset.core.randomization import Randomization
 from aptset.core.store import (
     Facts,
     Store,
     check_stored_labels,
     check_stored_values,
     damaged,
+    is_storable,
     plain_labels,
     plain_value,
     same_values,
+    unknown_kind,
     write,
 )
-from aptset.scores import Score
+from aptset.scores import SCORES, Gridded, OfFunction, Ordered, Prevalence, Score, Tempered
+from aptset.scores.conformity import check_conformity
 
 if TYPE_CHECKING:
-    from aptset.calibration.calibration import Calibration
-    from aptset.calibration.cross_calibration import CrossCalibration
+    pass
 
 
 STORE = Store(SCHEMAS, "kind of calibration")
@@ -209,137 +212,221 @@ def _check_stored_overlap(path: str | Path, stored: dict[str, Any]) -> None:
     check_stored_values(path, columns, "columns of groups")
 
 
-def merged(one: Calibration, other: Calibration) -> Calibration:
-    """Return both as if all rows had been calibrated at once; refuse what does not fit together."""
-    _check(one, other)
-    if one.chance.source == "content" and {*one.first_rows} & {*other.first_rows}:
-        warn_of_equal_shards(min(one.chance.copies, other.chance.copies))
-    check_offers(one.held_out, "merge")
-    together = {**_together(one, other), "first_rows": one.first_rows + other.first_rows}
-    return replace(one, held_out=one.held_out.merge(other.held_out), **together)
+TEMPERED, GRIDDED, PREVALENCE = "tempered", "gridded", "prevalence"
+_NAMED: dict[str, Any] = {**SCORES, "ordered": Ordered}
+_AROUND: dict[str, Any] = {TEMPERED: Tempered, GRIDDED: Gridded}  # scores that hold another one
 
 
-def merged_folds(one: CrossCalibration, other: CrossCalibration) -> CrossCalibration:
-    """Return both as if all rows had been calibrated at once: folds of one name have one model."""
-    _check_same_face(one, other)
-    _check_own_folds(bool(one.parts), bool(other.parts))
-    _check(one, other)
-    if one.chance.source == "content":
-        warn_of_equal_shards(min(one.chance.copies, other.chance.copies), by_ids_alone=True)
-    groups = join_groups([one.held_out.groups, other.held_out.groups])
-    scores_of: dict[Any, list[Any]] = {}
-    for each in (one, other):
-        for name, fold in zip(each.folds.tolist(), each.held_out.folds, strict=True):
-            scores_of.setdefault(name, []).append((fold, each.held_out.groups))
-    both = _as_they_are(one.folds, other.folds)
-    names, _ = check_fold_ids(both, len(both))
-    held_out = join_measures([scores_of[name] for name in names.tolist()], groups, one.held_out)
-    return replace(one, held_out=held_out, folds=names, **_together(one, other))
+def describe_score(score: Score) -> dict[str, Any]:
+    """Return the name and the settings of a score as plain values."""
+    if isinstance(score, Tempered):
+        return {"name": TEMPERED, "settings": {"power": float(score.power), "score": describe_score(score.score)}}
+    if isinstance(score, Gridded):
+        inner = describe_score(score.score)
+        return {"name": GRIDDED, "settings": {"resolution": float(score.resolution), "score": inner}}
+    if isinstance(score, Prevalence):
+        counts = {"labels": list(score.counts), "counts": list(score.counts.values())}
+        return {"name": PREVALENCE, "settings": counts}
+    for name, kind in _NAMED.items():
+        if type(score) is kind:
+            return {"name": name, "settings": _settings(score)}
+    if isinstance(score, OfFunction):
+        return {"name": _address(score.function, score), "settings": None}
+    if dataclasses.is_dataclass(score):
+        return {"name": _address(type(score), score), "settings": _settings(score)}
+    return {"name": _address_of_instance(score), "settings": None}
 
 
-def _check(one: Any, other: Any) -> None:
-    """Refuse what speaks of other scores, or of the same rows."""
-    _check_same_face(one, other)
-    same = {
-        "score": one.conformity == other.conformity,
-        "key (random_state)": one.key == other.key,
-        "randomized": one.chance.randomized == other.chance.randomized,
-        "where u comes from (u, ids)": one.chance.source == other.chance.source,
-        "normalize": one.normalize == other.normalize,
-        "allow_empty": one.allow_empty == other.allow_empty,
-        "classes": np.array_equal(one.classes, other.classes),
-        "what was kept (scores, thresholds, counts)": _kept(one) == _kept(other),
-        "weights (weights, label_weights, prior_correction)": same_kind_of_weights(one.held_out, other.held_out),
-        "clusters (clusters, votes)": _same_clusters(one.held_out.clusters, other.held_out.clusters),
-        "kind of groups": one.held_out.groups.kind == other.held_out.groups.kind,
-        "bands of labels": _bands_of(one) == _bands_of(other),
-        "columns of groups": _columns_of(one) == _columns_of(other),
-        "combine": getattr(one, "scheme", None) == getattr(other, "scheme", None),
-        "kind of names of groups": _may_be_equal(_names_of(one), _names_of(other)),
-        "kind of names of folds": _may_be_equal(_folds_of(one), _folds_of(other)),
-    }
-    ours, theirs = ({*each.parts, sum(each.parts) % 2**64} if each.parts else set() for each in (one, other))
-    _check_mergeable([name for name, equal in same.items() if not equal], bool(ours & theirs))
+def _settings(score: Any) -> dict[str, Any]:
+    settings = {}
+    for field in dataclasses.fields(score):
+        value = getattr(score, field.name)
+        value = value.item() if isinstance(value, np.generic) else value
+        is_list = isinstance(value, tuple) and type(score) is Ordered  # which takes a list for a tuple
+        plain = value if is_list else () if value is None else (value,)
+        if not all(isinstance(one, str | bool | int | float) for one in plain):
+            raise _cannot_be_saved(
+                score, f"its {field.name} is {value!r}, and settings must be texts, numbers or booleans"
+            )
+        settings[field.name] = list(value) if is_list else value
+    return settings
 
 
-def _kept(calibration: Any) -> Any:
-    return type(calibration.held_out), calibration.held_out.has_weights
+def _address(thing: Any, score: Score) -> str:
+    """Return the "module:object" where something is found, if it is found there."""
+    module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", "")
+    if module is None or not name or _at(module, name) is not thing:
+        raise _cannot_be_saved(score, f"{name or thing!r} cannot be found in module {module!r}")
+    return f"{module}:{name}"
 
 
-def _same_clusters(one: Any, other: Any) -> bool:
-    return other is None if one is None else one.is_like(other)
+def _address_of_instance(score: Score) -> str:
+    """Return where an object that is no dataclass is found: under a name of its module."""
+    module = type(score).__module__
+    for name, value in vars(sys.modules.get(module, object)).items():
+        if value is score:
+            return f"{module}:{name}"
+    raise _cannot_be_saved(score, f"it is no dataclass and has no name of its own in module {module!r}")
 
 
-def _bands_of(calibration: Any) -> Any:
-    groups = calibration.held_out.groups
-    bands = groups.names if groups.rows is None else [label for _, label in groups.names[: groups.n_by_label]]
-    return None if groups.bands is None else (list(bands), groups.bands)
+def _at(module: str, name: str) -> Any:
+    value: Any = sys.modules.get(module)
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    return value
 
 
-def _names_of(calibration: Any) -> Sequence[Any]:
-    """Return the names of groups; of cells that a group of rows and a label make, those of the groups of rows."""
-    groups = calibration.held_out.groups
-    names: Sequence[Any] = groups.names if groups.rows is None else groups.rows
-    return names
+def _cannot_be_saved(score: Score, why: str) -> TypeError:
+    return TypeError(
+        f"conformity must have a name to be saved; {score!r} has none: {why}. Define it at the top of a module, as a "
+        "function or as a frozen dataclass."
+    )
 
 
-def _columns_of(calibration: Any) -> Any:
-    """Return what overlapping groups come from: columns of a frame, or those of a matrix."""
-    overlap = calibration.held_out.groups.overlap
-    return overlap and (overlap.frame, overlap.is_flag, overlap.names if overlap.frame is None else None)
+def find_score(
+    path: str | Path, stored: dict[str, Any], scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
+) -> Score:
+    """Return the score that an artefact names; ``scores`` maps names to scores, ``trust`` lists modules to import."""
+    name, settings = str(stored.get("name")), stored.get("settings")
+    if not is_score(stored) or (name in (*_NAMED, *_AROUND, PREVALENCE) and settings is None):
+        raise damaged(path, "its score has no name or no settings")
+    if name == PREVALENCE:
+        return _prevalence(path, settings or {})
+    if name in _AROUND:
+        inner = (settings or {}).get("score")
+        if not isinstance(inner, dict) or inner.get("name") in (name, GRIDDED):
+            raise damaged(path, f"its {name} score has no score")
+        return _made(path, name, _AROUND[name], {**(settings or {}), "score": find_score(path, inner, scores, trust)})
+    return _made(path, name, _NAMED[name] if name in _NAMED else _of_user(path, name, scores or {}, trust), settings)
 
 
-def _folds_of(calibration: Any) -> list[Any]:
-    folds: list[Any] = calibration.folds.tolist() if hasattr(calibration, "folds") else []
-    return folds
+def _prevalence(path: str | Path, settings: dict[str, Any]) -> Prevalence:
+    """Return the score of labels and their counts, in the order of the classes."""
+    labels: Any = settings.get("labels")
+    counts: Any = settings.get("counts")
+    are_lists = settings.keys() == {"labels", "counts"} and isinstance(labels, list) and isinstance(counts, list)
+    if not are_lists or len(labels) != len(counts):
+        raise damaged(path, "its score must have a count for each label")
+    check_stored_values(path, labels, "labels of its score")
+    try:
+        return Prevalence(dict(zip(labels, counts, strict=True)))
+    except (TypeError, ValueError) as error:
+        raise damaged(path, f"its score cannot be made ({str(error)[:200].rstrip('.')})") from error
 
 
-def _may_be_equal(names: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Tell whether names have a kind in common: 1 and "1" are two groups, and hardly meant as such."""
-    ours, theirs = ({type(name) for name in each if name is not None} for each in (names, others))
-    return not ours or not theirs or bool(ours & theirs)
+def check_counted_classes(path: str | Path, score: Score, n_classes: int) -> None:
+    """Refuse a score that counts other labels than there are classes."""
+    while isinstance(score, Tempered | Gridded):
+        score = score.score
+    if isinstance(score, Prevalence) and len(score.counts) != n_classes:
+        raise damaged(path, f"its score must have a count for each of its {n_classes} classes")
+    if isinstance(score, Ordered) and len(score.columns or ()) != n_classes:
+        raise damaged(path, f"its score must have a place for each of its {n_classes} classes")
 
 
-def _as_they_are(names: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
-    """Return all names; numpy would make texts, or rounded numbers, of those of two types."""
-    if names.dtype.kind == others.dtype.kind:
-        return np.concatenate([names, others])
-    return as_objects([*names.tolist(), *others.tolist()])
-
-
-def _together(one: Any, other: Any) -> dict[str, Any]:
-    n_copies = one.chance.copies * one.rows + other.chance.copies * other.rows
-    chance = one.chance.with_copies(n_copies, one.rows + other.rows)
-    return {"chance": chance, "parts": one.parts + other.parts}
-
-
-def _check_same_face(one: Any, other: Any) -> None:
-    """Refuse to join what is not of one type."""
-    if type(one) is not type(other):
-        raise TypeError(f"other must be a {type(one).__name__}, too; got {type(other).__name__}.")
-
-
-def _check_own_folds(*made_elsewhere: bool) -> None:
-    """Refuse to join the folds of a fitted classifier: folds of one name must have one model."""
-    if not all(made_elsewhere):
+def _of_user(path: str | Path, name: str, scores: Mapping[str, Any], trust: Collection[str]) -> Any:
+    module, colon, attribute = name.partition(":")
+    if name in scores:
+        return scores[name]
+    if not colon:
+        raise damaged(path, f"this version knows no score {name!r}")
+    if module not in ({trust} if isinstance(trust, str) else set(trust)):
         raise ValueError(
-            "only calibrations of calibrate_cv can be merged where there are several models: those of a fitted "
-            "classifier are its own, and no rows of another fit were scored by them. Fit on all rows at once, or "
-            "merge calibrations of one frozen model (FrozenEstimator, calibration='split')."
+            f"scores must hold {name!r}, the score of {path}: aptset does not import code that a file names. "
+            f"Pass scores={{{name!r}: ...}}, or trust=[{module!r}] to import it from there."
         )
+    try:
+        import_module(module)
+    except ImportError as error:
+        raise ValueError(f"{path} has the score {name!r}, whose module cannot be imported: {error}.") from error
+    value = _at(module, attribute)
+    if not _is_at_home(value, module, attribute):
+        raise ValueError(f"{path} has the score {name!r}, which module {module!r} does not define (any more).")
+    return value
 
 
-def _check_mergeable(differences: list[str], overlap: bool) -> None:
-    """Refuse to join calibrations that do not speak of the same scores, or that speak of the same rows."""
-    if differences:
-        raise ValueError(
-            f"other must be a calibration of the same kind; it differs in {', '.join(differences)}. "
-            "Calibrate every shard with the same settings and the same integer random_state."
-        )
-    if overlap:
-        raise ValueError(
-            "other must be a calibration of other rows; rows in this one already have the same content, labels and u. "
-            "If they are the same shard, they would count twice: merge every shard once. If they are other rows that "
-            "happen to be equal, calibrate them with ids=..., or each shard with a first_row of its own, which gives "
-            "them a u of their own."
-        )
+def _is_at_home(value: Any, module: str, attribute: str) -> bool:
+    """Tell whether a score was defined in the module: what the module only imported is not trusted with it."""
+    if isinstance(value, type):
+        return hasattr(value, "of") and (value.__module__, value.__qualname__) == (module, attribute)
+    if hasattr(value, "__qualname__"):
+        return bool((value.__module__, value.__qualname__) == (module, attribute))
+    return value is not None and type(value).__module__ == module
+
+
+def _made(path: str | Path, name: str, value: Any, settings: dict[str, Any] | None) -> Score:
+    """Return the score itself: one with settings is made with those of the file, others are taken as they are."""
+    if settings is not None and not isinstance(value, type):
+        value = type(value)
+    try:
+        score = check_conformity(value(**(settings or {})) if isinstance(value, type) else value)
+    except (TypeError, ValueError, OverflowError) as error:
+        why = " ".join(str(error).split())[:200].rstrip(".")
+        raise damaged(path, f"its score {name!r} cannot be made ({why})") from error
+    if settings is not None and name in _NAMED and _settings(score) != settings:
+        raise damaged(path, f"its score {name!r} has other settings")
+    return score
+
+
+_LONGEST_CAVEAT = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class WithoutSplitter:
+    """A scheme whose splitter was not saved: its folds are made, and what was said against them stays said."""
+
+    scheme: Scheme
+    caveat: str
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.scheme.name
+
+    @property
+    def combine(self) -> type[Tally]:
+        """How what the folds say about a new row becomes one count."""
+        return self.scheme.combine
+
+    def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
+        """Refuse: what made the folds is not here."""
+        raise TypeError(f"calibration must have its splitter to make folds; this {self.name} was read from a file.")
+
+    def lines(self, sizes: FoldSizes) -> list[LinearBound]:
+        """Return what the theorem says of such folds."""
+        return self.scheme.lines(sizes)
+
+
+def describe_scheme(scheme: Scheme) -> dict[str, Any]:
+    """Return the name of a scheme of the library, its plain settings, and why nothing is promised, if that is so."""
+    plain: Any = scheme.scheme if isinstance(scheme, WithoutSplitter) else scheme
+    for name, kind in CALIBRATIONS.items():
+        if type(plain) is kind:
+            values = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
+            settings = {key: value.item() if isinstance(value, np.generic) else value for key, value in values.items()}
+            kept = {key: value for key, value in settings.items() if is_storable(value)}  # all but a splitter
+            return {"name": name, "settings": kept, "caveat": scheme.caveat}
+    raise TypeError(
+        f"calibration must be one of the library's to be saved; got {scheme!r}. Pickle keeps an object of your own, "
+        "for the same versions of everything."
+    )
+
+
+def find_scheme(path: str | Path, stored: Facts, objects: Mapping[str, Any] | None = None) -> Scheme:
+    """Return the scheme that was described, with settings that are objects if they are at hand."""
+    name, settings, caveat = (stored.get(key) for key in ("name", "settings", "caveat"))
+    if stored.keys() != {"name", "settings", "caveat"} or not isinstance(name, str) or not isinstance(settings, dict):
+        raise damaged(path, "its scheme must have a name, settings and a caveat")
+    if not isinstance(caveat, str) or len(caveat) > _LONGEST_CAVEAT or not caveat.isprintable():
+        raise damaged(path, "the caveat of its scheme must be a line of text")
+    if name not in CALIBRATIONS:
+        raise unknown_kind(path, "scheme", name)
+    try:
+        scheme: Scheme = CALIBRATIONS[name](**settings, **(objects or {}))
+    except TypeError as error:
+        raise unknown_kind(path, f"setting of its scheme {name!r}", error) from error
+    if not all(map(is_storable, settings.values())) or (scheme.caveat and not objects):
+        raise damaged(path, "the settings of its scheme must be texts, numbers, booleans or null")
+    if objects:
+        return scheme
+    return WithoutSplitter(scheme, caveat) if caveat else scheme

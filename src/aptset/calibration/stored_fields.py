@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibration.stored_scores import is_score
 from aptset.conformal.clusters import Clusters, check_one_fold_each
 from aptset.conformal.fold_scores import FoldScores, clustered_folds, words_of
 from aptset.conformal.histogram import FixedThresholds, Histogram, ScoreCounts
@@ -331,6 +330,13 @@ def n_below(most: int) -> Field:
 
 def _has_list(stored: Facts, name: str) -> bool:
     return isinstance(stored.get(name), list)
+
+
+def is_score(stored: dict[str, Any]) -> bool:
+    """Tell whether a score is stored as a name and settings."""
+    settings = stored.get("settings")
+    is_named = stored.keys() == {"name", "settings"} and isinstance(stored["name"], str)
+    return is_named and (settings is None or isinstance(settings, dict))
 
 
 # What calibrations and classifiers have in common.

@@ -21,7 +21,7 @@ from aptset import Acceptance
 from aptset.calibration.storage import STORE, read_calibration
 from aptset.cli.probability_jobs import beside_the_user
 from aptset.conformal.clusters import promise_about
-from aptset.conformal.guarantees import Promises
+from aptset.conformal.scheme import Promises
 from aptset.core.files import check_exists
 from aptset.core.store import stored_kind
 from aptset.estimator.storage import check_table, read_folder

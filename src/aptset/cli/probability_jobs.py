@@ -20,9 +20,8 @@ from aptset.arrow.formats import Dialect, TableFile
 from aptset.calibration.calibrate import calibration_of, load_calibration
 from aptset.calibration.labelled_rows import LabelledRequest, score_labels
 from aptset.calibration.online_state import Numbering
-from aptset.calibration.request import EQUAL, ImportanceWeights
-from aptset.calibration.storage import STORE
-from aptset.calibration.stored_scores import find_score
+from aptset.calibration.storage import STORE, find_score
+from aptset.calibration.weights import EQUAL, ImportanceWeights
 from aptset.cli.checks import (
     check_labels_present,
     check_one_model,

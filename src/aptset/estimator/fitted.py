@@ -17,10 +17,9 @@ from aptset import AcceptanceThreshold, Calibration, CrossCalibration, Predictio
 from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.conformal.aggregation import Tally, chunks
 from aptset.conformal.clusters import promise_about
-from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import Whole, effective_in_words, warn_of_weights
 from aptset.conformal.measure import Measure, p_values_of_one_model, sets_of_one_model
-from aptset.conformal.scheme import Scheme, is_full
+from aptset.conformal.scheme import Promises, Scheme, is_full
 from aptset.core.groups import Groups, GroupValues
 from aptset.core.levels import CellLevel, Level, warn_if_too_few
 from aptset.core.matrix import OF_ESTIMATOR

@@ -27,9 +27,8 @@ from aptset.conformal.clusters import (
     masses_of,
 )
 from aptset.conformal.fold_scores import Fold
-from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import check_weighing, check_weights_of_scheme
-from aptset.conformal.scheme import Scheme, is_full, opens_ensemble
+from aptset.conformal.scheme import Promises, Scheme, is_full, opens_ensemble
 from aptset.conformal.schemes.bootstrap import number_of_bags
 from aptset.conformal.schemes.cross import folds_of_splitter
 from aptset.core import validate

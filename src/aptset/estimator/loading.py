@@ -58,8 +58,10 @@ def load_folder(
     folder: Path, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
 ) -> tuple[Any, Facts]:
     """Return a classifier and the facts of its folder."""
-    from aptset.calibration.storage import read_common  # and scikit-learn: a calibration needs neither
-    from aptset.calibration.stored_scores import find_scheme
+    from aptset.calibration.storage import (
+        find_scheme,
+        read_common,  # and scikit-learn: a calibration needs neither
+    )
     from aptset.estimator.classifier import ConformalClassifier
     from aptset.estimator.storage import full_level, read_folder, rebuild
     from aptset.estimator.stored_models import read_models

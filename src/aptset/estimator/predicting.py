@@ -18,9 +18,8 @@ from aptset import Acceptance, Calibration, CrossCalibration, PredictionSets
 from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.conformal.checks import warn_no_promise
 from aptset.conformal.clusters import promised, refuse_guaranteed_clusters
-from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import refuse_guaranteed
-from aptset.conformal.scheme import is_full
+from aptset.conformal.scheme import Promises, is_full
 from aptset.core import validate
 from aptset.core.labels import as_labels, check_length, columns_of
 from aptset.core.levels import Assurance, CellLevel, Level, alpha_of, check_alphas, check_level

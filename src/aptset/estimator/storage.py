@@ -23,7 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset import Gridded, LabelBands, Ordered, Prevalence, Tempered
-from aptset.calibration.storage import chance_facts, check_stored_groups, common_facts
+from aptset.calibration.storage import (
+    chance_facts,
+    check_stored_groups,
+    common_facts,
+    describe_scheme,
+    describe_score,
+    find_scheme,
+    find_score,
+)
 from aptset.calibration.stored_fields import (
     CLUSTERS,
     COMMON,
@@ -37,7 +45,6 @@ from aptset.calibration.stored_fields import (
     scores_from,
     sizes_of_groups,
 )
-from aptset.calibration.stored_scores import describe_scheme, describe_score, find_scheme, find_score
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.scheme import Scheme, is_full
 from aptset.core.files import atomic_path, check_target_folder

@@ -14,10 +14,9 @@ from aptset import Calibration, CrossCalibration, Evaluation, PredictionSets, Sp
 from aptset.calibration.labelled_rows import NAME, take_ids
 from aptset.conformal.checks import check_level_offered, folds_in_order
 from aptset.conformal.fold_scores import FoldScores
-from aptset.conformal.guarantees import Promises
 from aptset.conformal.importance import check_new_weights, effective_in_words
 from aptset.conformal.measure import Measure, Thresholds, p_values_of_one_model, sets_of_one_model
-from aptset.conformal.scheme import Scheme, is_full
+from aptset.conformal.scheme import Promises, Scheme, is_full
 from aptset.core import validate
 from aptset.core.devices import is_on_device, on_host, tensor_of
 from aptset.core.groups import Groups, Ids, groups_overlap

@@ -7,7 +7,7 @@ from aptset.core.validate import install
 if find_spec("torch") is None:
     raise ModuleNotFoundError(f"aptset.torch needs torch: {install('torch')}")
 
-from aptset.calibration.tensor_sets import TensorSets
+from aptset.calibration.tensors import TensorSets
 from aptset.torch.layer import SetLayer
 
 __all__ = ["SetLayer", "TensorSets"]

@@ -12,8 +12,7 @@ from torch import nn
 
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.device_rows import DeviceRows
-from aptset.calibration.tensor_sets import TensorSets
-from aptset.calibration.tensors import sets_at, sets_by_label
+from aptset.calibration.tensors import TensorSets, sets_at, sets_by_label
 from aptset.conformal.aggregation import by_label_thresholds
 from aptset.core import validate
 from aptset.core.devices import meta_array

@@ -1,13 +1,20 @@
-"""In which proportions labels come elsewhere, from probabilities alone: ratios of target over source."""
+"""Weights of calibration rows: as they were passed, by ratios of labels, and how such ratios are estimated."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.calibration.request import NAME
+from aptset.conformal.importance import (
+    check_label_weights,
+    check_one_kind_of_weights,
+    check_some_weight,
+    check_weights,
+    warn_of_uncertain_ratios,
+)
 from aptset.core import validate
 from aptset.core.labels import check_labels, some
 from aptset.core.matrix import (
@@ -17,7 +24,91 @@ from aptset.core.matrix import (
     check_rows,
     tolerance_of,
 )
-from aptset.kernels.formula import Floats
+from aptset.kernels.blocks import over_blocks
+from aptset.kernels.formula import Floats, normalised
+
+if TYPE_CHECKING:
+    from aptset.calibration.calibration import Calibration
+    from aptset.calibration.cross_calibration import CrossCalibration
+
+    Face: TypeAlias = Calibration | CrossCalibration
+
+
+class RowWeights(NamedTuple):
+    """The weight of each calibration row, and where labels decide it, the ratio of each label."""
+
+    of_rows: Floats
+    ratios: Floats | None
+    corrects: bool
+
+    @property
+    def factors(self) -> Floats | None:
+        """What columns are multiplied by; None: nothing."""
+        return self.ratios if self.corrects else None
+
+    def some(self, rows: NDArray[np.bool_]) -> RowWeights:
+        """Return the weights of some rows."""
+        return self._replace(of_rows=check_some_weight(self.of_rows[rows]))
+
+
+@dataclass(frozen=True)
+class ImportanceWeights:
+    """What was passed about weights."""
+
+    weights: Any = None
+    label_weights: Any = None
+    prior_correction: Any = False
+    is_part: bool = False  # of all rows: none of it may have weight
+
+    def of(self, columns: NDArray[np.int64], classes: NDArray[Any]) -> RowWeights | None:
+        """Return the weights of calibration rows, given their labels; None if all weigh the same."""
+        corrects = validate.flag(self.prior_correction, "prior_correction")
+        check_one_kind_of_weights(self.weights, self.label_weights, corrects)
+        if self.weights is not None:
+            weights = check_weights(self.weights, len(columns))
+            return RowWeights(weights if self.is_part else check_some_weight(weights), None, False)
+        if self.label_weights is None:
+            return None
+        ratios = check_label_weights(self.label_weights, classes)
+        if corrects:
+            # What label_ratios returns knows its errors; ratios from elsewhere are taken as known.
+            warn_of_uncertain_ratios(getattr(self.label_weights, "errors", {}), columns, classes)
+        return RowWeights(check_some_weight(ratios[columns], "label_weights"), ratios, corrects)
+
+
+EQUAL = ImportanceWeights()
+
+
+_CORRECTED_CELLS = 2**15  # some temporary matrices of so many float64 stay in the cache of a core
+
+
+def corrected(matrix: NDArray[np.generic], factors: Floats, tolerance: float, normalize: bool) -> NDArray[np.generic]:
+    """Multiply each column by its factor and divide rows by their new sums; bad rows stay what they are.
+
+    A row all of whose mass is on labels without a factor stays as it is, too: any fixed map will do, and there is none
+    better.
+    """
+    if (factors == factors[0]).all():
+        return matrix
+    corrected, shares = np.empty(matrix.shape), factors / factors.max()
+
+    def work(start: int, stop: int) -> None:
+        corrected[start:stop] = _corrected(matrix[start:stop], shares, tolerance, normalize)
+
+    over_blocks(len(matrix), max(1, _CORRECTED_CELLS // matrix.shape[1]), work)
+    return corrected
+
+
+def _corrected(matrix: NDArray[np.generic], factors: Floats, tolerance: float, normalize: bool) -> Floats:
+    with np.errstate(all="ignore"):
+        wide = matrix.astype(np.float64, order="C")
+        wide = normalised(wide) if normalize else wide
+        total = ((wide + 2.0) - 2.0).sum(axis=1, keepdims=True)  # on the grid, where sums are exact
+        is_good = (abs(total - 1.0) <= tolerance) & (wide >= 0.0).all(axis=1, keepdims=True)
+        times = wide * factors
+        divided = normalised(np.where(times.any(axis=1, keepdims=True), times, wide))
+    return np.where(is_good, divided, wide)
+
 
 _WORST = 1e8  # a condition from here on leaves nothing of what was measured
 
@@ -53,7 +144,7 @@ def check_condition(confusion: Floats) -> float:
     return condition
 
 
-_NEW = "new_probabilities"
+_OLD, _NEW = "probabilities", "new_probabilities"
 _MOST_STEPS = 2000
 _CLOSE = 1e-7  # to the proportions of the last step: EM is done
 _BLOCK_CELLS = 2**16  # of rows that are looked at twice while they are in the cache of a core
@@ -133,10 +224,10 @@ def label_ratios(
     {0: 1.625, 1: 0.375}
     """
     solve = {"em": _by_likelihood, "bbse": _by_guesses}[validate.one_of(method, ("em", "bbse"), "method")]
-    matrix, names = check_probabilities(probabilities, NAME)
-    matrix, known = check_named_columns(matrix, names, classes, labels, NAME)
+    matrix, names = check_probabilities(probabilities, _OLD)
+    matrix, known = check_named_columns(matrix, names, classes, labels, _OLD)
     columns = check_labels(labels, known, len(matrix))
-    old = check_plain_rows(matrix, probabilities, NAME)
+    old = check_plain_rows(matrix, probabilities, _OLD)
     aligned = check_new_probabilities(new_probabilities, _NEW, known, names)
     new = check_plain_rows(aligned, new_probabilities, _NEW)
     check_every_class(np.bincount(columns, minlength=len(known)), known)

@@ -1,0 +1,156 @@
+"""Join calibrations of other rows: as if all rows had been calibrated at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aptset.conformal.checks import check_fold_ids, check_offers
+from aptset.conformal.importance import same_kind_of_weights
+from aptset.conformal.measure import join_groups, join_measures
+from aptset.core.labels import as_objects
+from aptset.core.randomization import warn_of_equal_shards
+
+if TYPE_CHECKING:
+    from aptset.calibration.calibration import Calibration
+    from aptset.calibration.cross_calibration import CrossCalibration
+
+
+def merged(one: Calibration, other: Calibration) -> Calibration:
+    """Return both as if all rows had been calibrated at once; refuse what does not fit together."""
+    _check(one, other)
+    if one.chance.source == "content" and {*one.first_rows} & {*other.first_rows}:
+        warn_of_equal_shards(min(one.chance.copies, other.chance.copies))
+    check_offers(one.held_out, "merge")
+    together = {**_together(one, other), "first_rows": one.first_rows + other.first_rows}
+    return replace(one, held_out=one.held_out.merge(other.held_out), **together)
+
+
+def merged_folds(one: CrossCalibration, other: CrossCalibration) -> CrossCalibration:
+    """Return both as if all rows had been calibrated at once: folds of one name have one model."""
+    _check_same_face(one, other)
+    _check_own_folds(bool(one.parts), bool(other.parts))
+    _check(one, other)
+    if one.chance.source == "content":
+        warn_of_equal_shards(min(one.chance.copies, other.chance.copies), by_ids_alone=True)
+    groups = join_groups([one.held_out.groups, other.held_out.groups])
+    scores_of: dict[Any, list[Any]] = {}
+    for each in (one, other):
+        for name, fold in zip(each.folds.tolist(), each.held_out.folds, strict=True):
+            scores_of.setdefault(name, []).append((fold, each.held_out.groups))
+    both = _as_they_are(one.folds, other.folds)
+    names, _ = check_fold_ids(both, len(both))
+    held_out = join_measures([scores_of[name] for name in names.tolist()], groups, one.held_out)
+    return replace(one, held_out=held_out, folds=names, **_together(one, other))
+
+
+def _check(one: Any, other: Any) -> None:
+    """Refuse what speaks of other scores, or of the same rows."""
+    _check_same_face(one, other)
+    same = {
+        "score": one.conformity == other.conformity,
+        "key (random_state)": one.key == other.key,
+        "randomized": one.chance.randomized == other.chance.randomized,
+        "where u comes from (u, ids)": one.chance.source == other.chance.source,
+        "normalize": one.normalize == other.normalize,
+        "allow_empty": one.allow_empty == other.allow_empty,
+        "classes": np.array_equal(one.classes, other.classes),
+        "what was kept (scores, thresholds, counts)": _kept(one) == _kept(other),
+        "weights (weights, label_weights, prior_correction)": same_kind_of_weights(one.held_out, other.held_out),
+        "clusters (clusters, votes)": _same_clusters(one.held_out.clusters, other.held_out.clusters),
+        "kind of groups": one.held_out.groups.kind == other.held_out.groups.kind,
+        "bands of labels": _bands_of(one) == _bands_of(other),
+        "columns of groups": _columns_of(one) == _columns_of(other),
+        "combine": getattr(one, "scheme", None) == getattr(other, "scheme", None),
+        "kind of names of groups": _may_be_equal(_names_of(one), _names_of(other)),
+        "kind of names of folds": _may_be_equal(_folds_of(one), _folds_of(other)),
+    }
+    ours, theirs = ({*each.parts, sum(each.parts) % 2**64} if each.parts else set() for each in (one, other))
+    _check_mergeable([name for name, equal in same.items() if not equal], bool(ours & theirs))
+
+
+def _kept(calibration: Any) -> Any:
+    return type(calibration.held_out), calibration.held_out.has_weights
+
+
+def _same_clusters(one: Any, other: Any) -> bool:
+    return other is None if one is None else one.is_like(other)
+
+
+def _bands_of(calibration: Any) -> Any:
+    groups = calibration.held_out.groups
+    bands = groups.names if groups.rows is None else [label for _, label in groups.names[: groups.n_by_label]]
+    return None if groups.bands is None else (list(bands), groups.bands)
+
+
+def _names_of(calibration: Any) -> Sequence[Any]:
+    """Return the names of groups; of cells that a group of rows and a label make, those of the groups of rows."""
+    groups = calibration.held_out.groups
+    names: Sequence[Any] = groups.names if groups.rows is None else groups.rows
+    return names
+
+
+def _columns_of(calibration: Any) -> Any:
+    """Return what overlapping groups come from: columns of a frame, or those of a matrix."""
+    overlap = calibration.held_out.groups.overlap
+    return overlap and (overlap.frame, overlap.is_flag, overlap.names if overlap.frame is None else None)
+
+
+def _folds_of(calibration: Any) -> list[Any]:
+    folds: list[Any] = calibration.folds.tolist() if hasattr(calibration, "folds") else []
+    return folds
+
+
+def _may_be_equal(names: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Tell whether names have a kind in common: 1 and "1" are two groups, and hardly meant as such."""
+    ours, theirs = ({type(name) for name in each if name is not None} for each in (names, others))
+    return not ours or not theirs or bool(ours & theirs)
+
+
+def _as_they_are(names: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
+    """Return all names; numpy would make texts, or rounded numbers, of those of two types."""
+    if names.dtype.kind == others.dtype.kind:
+        return np.concatenate([names, others])
+    return as_objects([*names.tolist(), *others.tolist()])
+
+
+def _together(one: Any, other: Any) -> dict[str, Any]:
+    n_copies = one.chance.copies * one.rows + other.chance.copies * other.rows
+    chance = one.chance.with_copies(n_copies, one.rows + other.rows)
+    return {"chance": chance, "parts": one.parts + other.parts}
+
+
+def _check_same_face(one: Any, other: Any) -> None:
+    """Refuse to join what is not of one type."""
+    if type(one) is not type(other):
+        raise TypeError(f"other must be a {type(one).__name__}, too; got {type(other).__name__}.")
+
+
+def _check_own_folds(*made_elsewhere: bool) -> None:
+    """Refuse to join the folds of a fitted classifier: folds of one name must have one model."""
+    if not all(made_elsewhere):
+        raise ValueError(
+            "only calibrations of calibrate_cv can be merged where there are several models: those of a fitted "
+            "classifier are its own, and no rows of another fit were scored by them. Fit on all rows at once, or "
+            "merge calibrations of one frozen model (FrozenEstimator, calibration='split')."
+        )
+
+
+def _check_mergeable(differences: list[str], overlap: bool) -> None:
+    """Refuse to join calibrations that do not speak of the same scores, or that speak of the same rows."""
+    if differences:
+        raise ValueError(
+            f"other must be a calibration of the same kind; it differs in {', '.join(differences)}. "
+            "Calibrate every shard with the same settings and the same integer random_state."
+        )
+    if overlap:
+        raise ValueError(
+            "other must be a calibration of other rows; rows in this one already have the same content, labels and u. "
+            "If they are the same shard, they would count twice: merge every shard once. If they are other rows that "
+            "happen to be equal, calibrate them with ids=..., or each shard with a first_row of its own, which gives "
+            "them a u of their own."
+        )
