@@ -13,11 +13,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.calibration.merging import merged
-from aptset.calibration.request import NAME, Request, prepare, sets_like_input
+from aptset.calibration.request import (
+    NAME,
+    Request,
+    mask_of_one_model,
+    p_values_of_one_model,
+    prepare,
+    sets_like_input,
+    sets_of_one_model,
+)
 from aptset.conformal.checks import check_level_offered, check_offers
 from aptset.conformal.clusters import clusters_in_words, promise_about, promised
 from aptset.conformal.importance import effective_in_words
-from aptset.conformal.measure import Measure, Thresholds, mask_of_one_model, p_values_of_one_model, sets_of_one_model
+from aptset.conformal.measure import Measure, Thresholds
 from aptset.core.devices import like_input, on_host
 from aptset.core.levels import Assurance, CellLevel, check_alphas, check_level
 from aptset.core.randomization import BY_CONTENT, NewU, Randomization

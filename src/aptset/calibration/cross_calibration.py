@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.calibration.merging import merged_folds
-from aptset.calibration.request import NAME, Request, new_rows
+from aptset.calibration.request import NAME, Request, new_rows, sets_of
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_level_offered, check_same_shape, folds_in_order, warn_no_promise
 from aptset.conformal.clusters import clusters_in_words, promise_about, promised
@@ -236,7 +236,7 @@ class CrossCalibration:
         levels, is_sequence = check_alphas(alpha, assurance)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
         tally, cells, mass, may_be_empty = self._prepare(fold_probabilities, request, levels)
-        sets = tally.sets(self.held_out, cells, levels, self.classes, may_be_empty, mass)
+        sets = sets_of(tally.sets(self.held_out, cells, levels, may_be_empty, mass), self.classes)
         return sets if is_sequence else sets[0]
 
     def predict_mask(
@@ -316,7 +316,7 @@ class CrossCalibration:
         level = check_level(alpha, assurance)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
         tally, cells, mass, may_be_empty = self._prepare(fold_probabilities, request, [level])
-        (sets,) = tally.sets(self.held_out, cells, [level], self.classes, may_be_empty, mass)
+        (sets,) = sets_of(tally.sets(self.held_out, cells, [level], may_be_empty, mass), self.classes)
         return sets, tally.p_values(self.held_out, cells, mass)
 
     def merge(self, other: CrossCalibration) -> CrossCalibration:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibration.weights import corrected
+from aptset.conformal.checks import check_offers, refuse_on_device
 from aptset.conformal.importance import (
     Whole,
+    rows_of,
 )
+from aptset.conformal.measure import Thresholds
 from aptset.core import validate
 from aptset.core.devices import is_on_device, meta_array, on_host, tensor_of
 from aptset.core.groups import Ids
@@ -24,6 +27,7 @@ from aptset.core.matrix import check_new_probabilities, check_rows, softmax_of, 
 from aptset.core.randomization import NewU, Uniforms, check_first_row, column_or_values
 from aptset.core.tables import without_column
 from aptset.kernels.formula import Floats, Formula
+from aptset.kernels.membership import Cut, FreeCut, Set, cut, cut_by_cell, cut_by_label, mask_of, masks, masks_by_label
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import (
     BLOCK_ROWS,
@@ -207,3 +211,105 @@ def sets_like_input(sets: Any, given: Any) -> Any:
     from aptset.calibration.tensors import TensorSets
 
     return TensorSets.of(sets, tensor_of(given).device)
+
+
+def sets_of(chosen: Sequence[Set], classes: NDArray[Any]) -> list[PredictionSets]:
+    """Return sets of classes from row pointers and members of each level."""
+    return [PredictionSets.trusted(pointers, members, classes) for pointers, members in chosen]
+
+
+class RowsElsewhere(Protocol):
+    """Rows that are not numpy's, and answer for themselves where they lie."""
+
+    def sets(
+        self, held_out: Any, ids: Ids | None, alphas: Sequence[Level], classes: NDArray[Any], allow_empty: bool
+    ) -> list[Any]:
+        """Return the sets at each level."""
+        ...
+
+    def mask(self, held_out: Any, ids: Ids | None, alpha: Level, allow_empty: bool) -> Any:
+        """Return the sets at one level as a boolean matrix."""
+        ...
+
+    def p_values(self, held_out: Any, ids: Ids | None) -> Any:
+        """Return the p-value of every label."""
+        ...
+
+
+def sets_of_one_model(
+    held_out: Thresholds,
+    rows: Rows | RowsElsewhere,
+    ids: Ids | None,
+    alphas: Sequence[Level],
+    classes: NDArray[Any],
+    allow_empty: bool,
+    name: str,
+    mass: Whole | None = None,
+) -> list[PredictionSets]:
+    """Return the sets at each level under the only model: the shape of the thresholds decides which loop is run."""
+    if not isinstance(rows, Rows):
+        return rows.sets(held_out, ids, alphas, classes, allow_empty)
+    min_size, cells = 0 if allow_empty else 1, held_out.index(ids)
+    n_rows, n_labels = cells.shape if mass is None else np.broadcast_shapes(cells.shape, mass.shape)
+    if n_labels == 1:
+        chosen: Cut | FreeCut = cut(rows, held_out.thresholds(alphas, cells, mass)[:, :, 0].T, min_size)
+    elif n_rows == 1:
+        chosen = cut_by_label(rows, held_out.thresholds(alphas, cells, mass)[:, 0], min_size)
+    else:
+        chosen = _cut_by_cell(held_out, rows, cells, alphas, mass, min_size)
+    check_rows(rows.probabilities, chosen.first_bad, name, rows.normalize, rows.tolerance)
+    return sets_of(chosen.at_each(), classes)
+
+
+def _cut_by_cell(
+    held_out: Thresholds, rows: Rows, cells: NDArray[Any], alphas: Sequence[Level], mass: Whole | None, min_size: int
+) -> FreeCut:
+    """Return the sets where every label of every row has a threshold of its own, worked out block by block."""
+
+    def of_block(start: int, stop: int) -> list[Floats]:
+        own = None if mass is None else rows_of(mass, start, stop)
+        return list(held_out.thresholds(alphas, rows_of(cells, start, stop), own))
+
+    return cut_by_cell(rows, of_block, min_size)
+
+
+def mask_of_one_model(
+    held_out: Thresholds,
+    rows: Rows | RowsElsewhere,
+    ids: Ids | None,
+    alpha: Level,
+    allow_empty: bool,
+    name: str,
+    mass: Whole | None = None,
+) -> Any:
+    """Return the sets at one level under the only model as a boolean matrix."""
+    if not isinstance(rows, Rows):
+        return rows.mask(held_out, ids, alpha, allow_empty)
+    min_size, cells = 0 if allow_empty else 1, held_out.index(ids)
+    n_rows, n_labels = cells.shape if mass is None else np.broadcast_shapes(cells.shape, mass.shape)
+    if n_labels == 1:
+        flags, first_bad = masks(rows, held_out.thresholds([alpha], cells, mass)[0], min_size)
+    elif n_rows == 1:
+        flags, first_bad = masks_by_label(rows, held_out.thresholds([alpha], cells, mass)[0, 0], min_size)
+    else:
+        chosen = _cut_by_cell(held_out, rows, cells, [alpha], mass, min_size)
+        flags, first_bad = mask_of(chosen, rows.n_columns), chosen.first_bad
+    check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
+    return flags
+
+
+def p_values_of_one_model(
+    held_out: Thresholds, rows: Rows | RowsElsewhere, ids: Ids | None, name: str, mass: Whole | None = None
+) -> Any:
+    """Return the p-value of every label under the only model."""
+    if held_out.overlapping is not None:
+        check_offers(held_out, "p_values")
+    if not isinstance(rows, Rows):
+        if not held_out.folds:
+            refuse_on_device()
+        return rows.p_values(held_out, ids)
+    if held_out.p_values is None:
+        check_offers(held_out, "p_values")
+    p_values, first_bad = held_out.p_values(rows, ids, mass)
+    check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
+    return p_values

@@ -18,8 +18,8 @@ from aptset.core.groups import Groups, Ids
 from aptset.core.levels import Level
 from aptset.kernels.counting import Calibrated, add_counts, p_values_of
 from aptset.kernels.formula import Floats
+from aptset.kernels.membership import Set
 from aptset.kernels.rows import Rows
-from aptset.sets import PredictionSets
 
 # Adding and subtracting this rounds a probability to 2^-36: sums over a hundred thousand folds are then exact, so the
 # mean does not depend on the order in which workers deliver.
@@ -136,17 +136,16 @@ class Tally:
         held_out: Measure,
         ids: Ids | None,
         alphas: Sequence[Level],
-        classes: NDArray[Any],
         allow_empty: bool,
         mass: Whole | None = None,
-    ) -> list[PredictionSets]:
-        """Return the sets at each level, labels by their mean probability downward."""
-        sets = []
+    ) -> list[Set]:
+        """Return row pointers and members of the sets at each level, labels by their mean probability downward."""
+        sets: list[Set] = []
         for mask in self.masks(held_out, ids, alphas, allow_empty, mass):
             row, column = np.nonzero(mask)
             order = np.lexsort((-self.mass[row, column], row))
             indptr = np.concatenate([[0], np.cumsum(mask.sum(axis=1), dtype=np.int64)])
-            sets.append(PredictionSets.trusted(indptr, column[order].astype(np.int32), classes))
+            sets.append((indptr, column[order].astype(np.int32)))
         return sets
 
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.conformal import importance
-from aptset.conformal.checks import check_level_offered, check_offers, refuse_on_device
+from aptset.conformal.checks import check_level_offered, check_offers
 from aptset.conformal.clusters import Clusters, check_one_fold_each, count_clusters
 from aptset.conformal.conditional_quantile import ConditionalQuantile
 from aptset.conformal.fold_scores import (
@@ -30,17 +30,14 @@ from aptset.conformal.fold_scores import (
     weights_of,
     words_of,
 )
-from aptset.conformal.importance import Scale, Whole, check_new_weights, rows_of
+from aptset.conformal.importance import Scale, Whole, check_new_weights
 from aptset.core.groups import EVERYONE, ONE_CELL, Groups, Ids, Overlap, of_one_group
 from aptset.core.labels import Coded, hashable
 from aptset.core.levels import Level, ranks_of, warn_if_too_few
-from aptset.core.matrix import check_rows
 from aptset.core.row_groups import check_group_values, check_same_kind
 from aptset.kernels.counting import p_values_of_rows
 from aptset.kernels.formula import Floats
-from aptset.kernels.membership import Cut, FreeCut, cut, cut_by_cell, cut_by_label, mask_of, masks, masks_by_label
 from aptset.kernels.rows import Rows
-from aptset.sets import PredictionSets
 
 _FEW = 2**12  # rows
 _MOST_LEVELS = 256  # whose thresholds are kept
@@ -394,100 +391,3 @@ class Measure(Thresholds):
         if first_bad >= 0:
             return np.empty(counts.shape), first_bad
         return importance.p_values(self, counts, ids, mass, fold.mass_below), first_bad
-
-
-class RowsElsewhere(Protocol):
-    """Rows that are not numpy's, and answer for themselves where they lie."""
-
-    def sets(
-        self, held_out: Any, ids: Ids | None, alphas: Sequence[Level], classes: NDArray[Any], allow_empty: bool
-    ) -> list[Any]:
-        """Return the sets at each level."""
-        ...
-
-    def mask(self, held_out: Any, ids: Ids | None, alpha: Level, allow_empty: bool) -> Any:
-        """Return the sets at one level as a boolean matrix."""
-        ...
-
-    def p_values(self, held_out: Any, ids: Ids | None) -> Any:
-        """Return the p-value of every label."""
-        ...
-
-
-def sets_of_one_model(
-    held_out: Thresholds,
-    rows: Rows | RowsElsewhere,
-    ids: Ids | None,
-    alphas: Sequence[Level],
-    classes: NDArray[Any],
-    allow_empty: bool,
-    name: str,
-    mass: Whole | None = None,
-) -> list[PredictionSets]:
-    """Return the sets at each level under the only model: the shape of the thresholds decides which loop is run."""
-    if not isinstance(rows, Rows):
-        return rows.sets(held_out, ids, alphas, classes, allow_empty)
-    min_size, cells = 0 if allow_empty else 1, held_out.index(ids)
-    n_rows, n_labels = cells.shape if mass is None else np.broadcast_shapes(cells.shape, mass.shape)
-    if n_labels == 1:
-        chosen: Cut | FreeCut = cut(rows, held_out.thresholds(alphas, cells, mass)[:, :, 0].T, min_size)
-    elif n_rows == 1:
-        chosen = cut_by_label(rows, held_out.thresholds(alphas, cells, mass)[:, 0], min_size)
-    else:
-        chosen = _cut_by_cell(held_out, rows, cells, alphas, mass, min_size)
-    check_rows(rows.probabilities, chosen.first_bad, name, rows.normalize, rows.tolerance)
-    return [PredictionSets.trusted(pointers, members, classes) for pointers, members in chosen.at_each()]
-
-
-def _cut_by_cell(
-    held_out: Thresholds, rows: Rows, cells: NDArray[Any], alphas: Sequence[Level], mass: Whole | None, min_size: int
-) -> FreeCut:
-    """Return the sets where every label of every row has a threshold of its own, worked out block by block."""
-
-    def of_block(start: int, stop: int) -> list[Floats]:
-        own = None if mass is None else rows_of(mass, start, stop)
-        return list(held_out.thresholds(alphas, rows_of(cells, start, stop), own))
-
-    return cut_by_cell(rows, of_block, min_size)
-
-
-def mask_of_one_model(
-    held_out: Thresholds,
-    rows: Rows | RowsElsewhere,
-    ids: Ids | None,
-    alpha: Level,
-    allow_empty: bool,
-    name: str,
-    mass: Whole | None = None,
-) -> Any:
-    """Return the sets at one level under the only model as a boolean matrix."""
-    if not isinstance(rows, Rows):
-        return rows.mask(held_out, ids, alpha, allow_empty)
-    min_size, cells = 0 if allow_empty else 1, held_out.index(ids)
-    n_rows, n_labels = cells.shape if mass is None else np.broadcast_shapes(cells.shape, mass.shape)
-    if n_labels == 1:
-        flags, first_bad = masks(rows, held_out.thresholds([alpha], cells, mass)[0], min_size)
-    elif n_rows == 1:
-        flags, first_bad = masks_by_label(rows, held_out.thresholds([alpha], cells, mass)[0, 0], min_size)
-    else:
-        chosen = _cut_by_cell(held_out, rows, cells, [alpha], mass, min_size)
-        flags, first_bad = mask_of(chosen, rows.n_columns), chosen.first_bad
-    check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
-    return flags
-
-
-def p_values_of_one_model(
-    held_out: Thresholds, rows: Rows | RowsElsewhere, ids: Ids | None, name: str, mass: Whole | None = None
-) -> Any:
-    """Return the p-value of every label under the only model."""
-    if held_out.overlapping is not None:
-        check_offers(held_out, "p_values")
-    if not isinstance(rows, Rows):
-        if not held_out.folds:
-            refuse_on_device()
-        return rows.p_values(held_out, ids)
-    if held_out.p_values is None:
-        check_offers(held_out, "p_values")
-    p_values, first_bad = held_out.p_values(rows, ids, mass)
-    check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
-    return p_values

@@ -15,10 +15,11 @@ from sklearn.utils.validation import _num_samples
 
 from aptset import AcceptanceThreshold, Calibration, CrossCalibration, PredictionSets
 from aptset.calibration.formulas import Confidence, confidence_of
+from aptset.calibration.request import p_values_of_one_model, sets_of, sets_of_one_model
 from aptset.conformal.aggregation import Tally, chunks
 from aptset.conformal.clusters import promise_about
 from aptset.conformal.importance import Whole, effective_in_words, warn_of_weights
-from aptset.conformal.measure import Measure, p_values_of_one_model, sets_of_one_model
+from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import Promises, Scheme, is_full
 from aptset.core.groups import Groups, GroupValues
 from aptset.core.levels import CellLevel, Level, warn_if_too_few
@@ -232,8 +233,10 @@ class Fitted:
                 of_rows = (rows, piece.ids, levels, classes, allow_empty, OF_ESTIMATOR, self.mass(piece))
                 parts.append(sets_of_one_model(self.held_out, *of_rows))
             else:
-                of_folds = (piece.ids, levels, classes, allow_empty, self.mass(piece))
-                parts.append(self.tally(piece, n_jobs).sets(self.held_out, *of_folds))
+                tally = self.tally(piece, n_jobs)
+                parts.append(
+                    sets_of(tally.sets(self.held_out, piece.ids, levels, allow_empty, self.mass(piece)), classes)
+                )
         return [concatenate(list(of_level)) for of_level in zip(*parts, strict=True)]
 
     def p_values(self, samples: fitting.Samples, n_jobs: int | None) -> Floats:
@@ -254,15 +257,16 @@ class Fitted:
         """Return sets, p-values and probabilities, and ask every model once."""
         parts = []
         for piece in self._pieces(samples):
-            common, mass = (piece.ids, [level], self.rule.classes, allow_empty), self.mass(piece)
+            classes, mass = self.rule.classes, self.mass(piece)
             if self.has_one_judge:
-                rows = piece.under(self.models[0], self.rule.classes)
-                (sets,) = sets_of_one_model(self.held_out, rows, *common, OF_ESTIMATOR, mass)
+                rows = piece.under(self.models[0], classes)
+                of_rows = (rows, piece.ids, [level], classes, allow_empty, OF_ESTIMATOR, mass)
+                (sets,) = sets_of_one_model(self.held_out, *of_rows)
                 p_values = p_values_of_one_model(self.held_out, rows, piece.ids, OF_ESTIMATOR, mass)
                 parts.append((sets, p_values, rows.probabilities))
             else:
                 tally = self.tally(piece, n_jobs)
-                (sets,) = tally.sets(self.held_out, *common, mass)
+                (sets,) = sets_of(tally.sets(self.held_out, piece.ids, [level], allow_empty, mass), classes)
                 parts.append((sets, tally.p_values(self.held_out, piece.ids, mass), tally.mass / len(self.models)))
         of_sets, of_p_values, of_probabilities = zip(*parts, strict=True)
         return concatenate(list(of_sets)), np.concatenate(of_p_values), np.concatenate(of_probabilities)

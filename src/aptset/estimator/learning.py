@@ -14,6 +14,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import _check_method_params, check_is_fitted, validate_data
 
 from aptset import Adaptive, CVPlus, JackknifePlus, PredictionSets, Split
+from aptset.calibration.request import sets_of
 from aptset.calibration.trials import Tuning, choose
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.aggregation import Tally
@@ -553,4 +554,5 @@ def fit_and_predict(
         return replace(by_formula, models=[]), by_formula.sets(samples, levels, allow_empty, n_jobs)
     folds, tally = fitting.tally_folds(training, n_folds, samples, classes, rule.scheme.combine, n_jobs, progress)
     fitted = Fitted(rule, training.join(folds), [], fit_times=times(n_folds, road))
-    return fitted, tally.sets(fitted.held_out, samples.ids, levels, classes, allow_empty, fitted.mass(samples))
+    sets = tally.sets(fitted.held_out, samples.ids, levels, allow_empty, fitted.mass(samples))
+    return fitted, sets_of(sets, classes)

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from aptset import Calibration, CrossCalibration, Evaluation, PredictionSets, Split, evaluate
 from aptset.calibration.labelled_rows import NAME, take_ids
+from aptset.calibration.request import p_values_of_one_model, sets_of, sets_of_one_model
 from aptset.conformal.checks import check_level_offered, folds_in_order
 from aptset.conformal.fold_scores import FoldScores
 from aptset.conformal.importance import check_new_weights, effective_in_words
-from aptset.conformal.measure import Measure, Thresholds, p_values_of_one_model, sets_of_one_model
+from aptset.conformal.measure import Measure, Thresholds
 from aptset.conformal.scheme import Promises, Scheme, is_full
 from aptset.core import validate
 from aptset.core.devices import is_on_device, on_host, tensor_of
@@ -77,7 +78,7 @@ def ask(
     if is_full(fitted.rule.scheme):
         tally = fitted.tally(samples)
         on_rows(len(samples))
-        sets = tally.sets(held_out, ids, levels, classes, may_be_empty)
+        sets = sets_of(tally.sets(held_out, ids, levels, may_be_empty), classes)
         return Answer(sets, tally.p_values(held_out, ids), tally.mass, None)
     if len(fitted.models) == 1:
         rows = _under(fitted.models[0], samples, classes, on_rows)
@@ -91,7 +92,7 @@ def ask(
         # A model that judges by itself is a split by itself; with weights it has no law.
         if fold is not None and not _has_no_law(held_out):
             folds.append(_counts(fold, _below(fold, rows, columns, of_row), of_row))
-    sets = tally.sets(held_out, ids, levels, classes, may_be_empty, mass)
+    sets = sets_of(tally.sets(held_out, ids, levels, may_be_empty, mass), classes)
     return Answer(sets, tally.p_values(held_out, ids, mass), tally.mass / len(fitted.models), tuple(folds) or None)
 
 

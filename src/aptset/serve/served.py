@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from aptset import AcceptanceThreshold, PredictionSets
-from aptset.conformal.measure import Measure, p_values_of_one_model, sets_of_one_model
+from aptset.calibration.request import p_values_of_one_model, sets_of_one_model
+from aptset.conformal.measure import Measure
 from aptset.core.levels import Level
 from aptset.core.matrix import OF_ESTIMATOR
 from aptset.core.row_seeds import row_seeds
