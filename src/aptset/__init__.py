@@ -45,7 +45,7 @@ _PUBLIC = {
     "estimator.classifier": "ConformalClassifier",
     "estimator.density": "Ratio density_ratio",
     "estimator.full_conformal": "KernelDensityClassifier",
-    "estimator.loading": "load",
+    "estimator": "load",
     "metrics": (
         "breakdown coverage coverage_by coverage_gap empty_rate labels_below macro_coverage mean_size "
         "mean_size_by singleton_accuracy singleton_rate size_distribution size_given_coverage "

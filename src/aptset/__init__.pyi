@@ -25,11 +25,11 @@ from aptset.core.bands import LabelBands as LabelBands
 from aptset.core.levels import Assurance as Assurance
 from aptset.core.overlapping import Overlapping as Overlapping
 from aptset.core.taxonomy import Taxonomy as Taxonomy
+from aptset.estimator import load as load
 from aptset.estimator.classifier import ConformalClassifier as ConformalClassifier
 from aptset.estimator.density import Ratio as Ratio
 from aptset.estimator.density import density_ratio as density_ratio
 from aptset.estimator.full_conformal import KernelDensityClassifier as KernelDensityClassifier
-from aptset.estimator.loading import load as load
 from aptset.metrics import breakdown as breakdown
 from aptset.metrics import coverage as coverage
 from aptset.metrics import coverage_by as coverage_by

@@ -368,7 +368,7 @@ def test_frames_are_of_the_library_that_came_in(library):
 
 def test_a_load_during_a_save_reads_again(tmp_path, monkeypatch):
     """The models of the old folder go while it is being read: what was saved in the meantime is loaded."""
-    import aptset.estimator.loading as loading
+    import aptset.estimator.storage as loading
 
     rows = typed()
     folder = tmp_path / "model"

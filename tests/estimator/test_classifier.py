@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import aptset
 from aptset import ConformalClassifier, Split
-from aptset.estimator.fitting import _steady
+from aptset.estimator.fitting import steady
 
 X, Y = load_iris(return_X_y=True)
 
@@ -167,8 +167,8 @@ def test_last_bits_of_a_model_do_not_count():
     """Probabilities that differ by a few steps of rounding become the same number, but for 2^-17 of them or so."""
     p = np.random.default_rng(0).random(200_000)
     other = np.nextafter(np.nextafter(p, 1), 1)
-    assert (_steady(p) != _steady(other)).sum() < 40
-    np.testing.assert_allclose(_steady(p), p, rtol=2.0**-32)
+    assert (steady(p) != steady(other)).sum() < 40
+    np.testing.assert_allclose(steady(p), p, rtol=2.0**-32)
 
 
 def test_random_state_reaches_model_split_and_key():

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import aptset
-from aptset.estimator import downdates, fitting, leave_one_out
+from aptset.estimator import downdates, leave_one_out
 from aptset.estimator.downdates import InexactError
 from aptset.estimator.leave_one_out import LeaveOneOut
 
@@ -235,7 +235,7 @@ def test_memory_is_bounded_by_blocks(monkeypatch):
     X, y, new = rows_of("iris", GaussianNB())
     classifier = of_jackknife(GaussianNB()).fit(X, y)
     expected, mean = classifier.p_values(new), classifier.predict_proba(new)
-    monkeypatch.setattr(fitting, "_CELLS", 100)
+    monkeypatch.setattr(leave_one_out, "_CELLS", 100)
     monkeypatch.setattr("aptset.conformal.aggregation.CHUNK_CELLS", 50)
     np.testing.assert_array_equal(classifier.p_values(new), expected)
     np.testing.assert_array_equal(classifier.predict_proba(new), mean)

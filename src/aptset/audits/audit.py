@@ -33,8 +33,7 @@ from aptset.core import validate
 from aptset.core.dates import Times
 from aptset.core.labels import known_columns
 from aptset.core.tables import Backend, Display, html_table, make_table
-from aptset.estimator.checks import check_estimator_can
-from aptset.estimator.fitting import is_frozen
+from aptset.estimator.checks import check_estimator_can, is_frozen
 from aptset.metrics.coverage_distribution import FALSE_ALARMS
 from aptset.metrics.evaluation import about_unknown
 from aptset.reports.making import check_page_path, save_page

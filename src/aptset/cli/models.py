@@ -25,8 +25,7 @@ from aptset.conformal.scheme import Promises
 from aptset.core.files import check_exists
 from aptset.core.store import stored_kind
 from aptset.estimator.storage import check_table, read_folder
-from aptset.estimator.stored_models import check_vouched, need_skops, packages_in
-from aptset.estimator.stored_trees import check_trees
+from aptset.estimator.stored_models import check_trees, check_vouched, need_skops, packages_in
 
 
 def unknown_model(name: str, names: list[str]) -> ValueError:

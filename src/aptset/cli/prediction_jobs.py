@@ -40,8 +40,7 @@ from aptset.core.levels import check_level
 from aptset.core.randomization import all_at_once
 from aptset.core.runner import counting
 from aptset.estimator.fitted import SetsOfPieces
-from aptset.estimator.loading import load_folder
-from aptset.estimator.storage import check_table, read_folder
+from aptset.estimator.storage import check_table, load_folder, read_folder
 
 _ALL = 1 << 62
 _AT_ONCE = 65_536  # rows that are predicted at once where nobody says how many

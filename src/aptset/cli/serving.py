@@ -39,8 +39,7 @@ class PlanReader:
 def load_any(folder: Path, trust: Sequence[str]) -> tuple[Any, PlanReader | None]:
     """Return the classifier of a folder, and how its rows are read, if `aptset run` made it."""
     from aptset.cli.probability_jobs import beside_the_user
-    from aptset.estimator.loading import load_folder
-    from aptset.estimator.storage import check_table
+    from aptset.estimator.storage import check_table, load_folder
 
     if trust:
         beside_the_user()

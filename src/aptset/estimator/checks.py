@@ -8,17 +8,24 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_consistent_length, column_or_1d, indexable
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import check_consistent_length, column_or_1d, get_tags, indexable
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _num_samples, assert_all_finite
+from sklearn.utils.validation import _num_samples, assert_all_finite, check_is_fitted
 
 from aptset.core.labels import (
+    as_labels,
+    check_hashable,
+    columns_of,
     hashable,
     in_order,
     plain_labels,
     refuse_masked,
+    some,
 )
 from aptset.core.tables import plain_list
+from aptset.core.validate import warn_caller
 
 _PLAIN = {"numbers": (Real, np.bool_), "texts": (str,), "bytes": (bytes,)}
 
@@ -124,3 +131,88 @@ def check_no_missing(y: NDArray[Any]) -> None:
             raise ValueError(
                 f"y must have no missing labels (Input y contains NaN); got {label!r} in row {row}. Drop such rows."
             )
+
+
+def is_frozen(estimator: Any) -> bool:
+    """Tell whether the model is fitted already and must stay as it is."""
+    return isinstance(estimator, FrozenEstimator)
+
+
+def check_label_space(known: Any, observed: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels that may come, sorted: those found in the data, or those that the caller named."""
+    if known is None:
+        return observed
+    check_one_kind(known, "classes")
+    named = as_labels(known, "classes")
+    check_hashable(named, "classes")
+    if any(hashable(label) is None for label in named.tolist()):
+        raise ValueError(f"classes must not be missing; got {some(named)}. Rows of y without a label cannot be used.")
+    if len(named) < 2 or len(set(named.tolist())) != len(named):
+        raise ValueError(f"classes must be at least 2 distinct labels; got {some(named)}.")
+    missing = observed[columns_of(observed, named) < 0]
+    if len(missing):
+        raise ValueError(
+            f"classes must name every label that may come; y or the fitted model has {some(missing)}, which is not in "
+            f"{some(named)}. Add it, or leave classes out to take the labels from y."
+        )
+    return in_order(named)
+
+
+def check_workers(n_jobs: Any) -> None:
+    """Refuse a number of workers that nobody can be."""
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0):
+        raise ValueError(
+            f"n_jobs must be None, a positive whole number, or -1 for one worker per core; got {n_jobs!r}."
+        )
+
+
+def check_frozen_calibration(calibration: Any, is_split: bool) -> None:
+    """Refuse folds for a model that is not fitted again: they would all have the same one."""
+    if not is_split:
+        raise ValueError(
+            f"calibration must be 'split' for a FrozenEstimator, which is not fitted again; got {calibration!r}. Leave "
+            "calibration out, and every row calibrates; or pass the model without FrozenEstimator to fit it for each "
+            "fold."
+        )
+
+
+def check_frozen(estimator: Any, of_labels: NDArray[Any], fit_params: dict[str, Any]) -> NDArray[Any]:
+    """Return the labels that a fitted model knows or that are in y, sorted."""
+    check_is_fitted(estimator)
+    if any(value is not None for value in fit_params.values()):
+        raise TypeError(f"fit takes no {sorted(fit_params)} for a FrozenEstimator, which is not fitted again.")
+    of_model = np.asarray(estimator.classes_)
+    if (of_model.dtype.kind in "biuf") != (of_labels.dtype.kind in "biuf"):
+        raise ValueError(
+            f"y must hold labels of the kind that the fitted model knows, {some(of_model)}; got {some(of_labels)}."
+        )
+    return np.union1d(of_model, of_labels)
+
+
+def check_overlap_scheme(do_overlap: bool, is_split: bool, is_auto: bool) -> None:
+    """Refuse overlapping groups where several models judge a row, or a score is still to be chosen."""
+    if do_overlap and not is_split:
+        raise ValueError(
+            "groups must not overlap here: that is known for one model only. Use calibration='split', or give each row "
+            "one group."
+        )
+    if do_overlap and is_auto:
+        raise ValueError(
+            "conformity must name a score where groups overlap; got 'auto'. Choose with aptset.tune() on other rows."
+        )
+
+
+def warn_trained_anew(estimator: Any) -> None:
+    """Say that a model which was fitted before is trained anew, on some of the rows only."""
+    if any(is_frozen(part) for part in estimator.get_params().values()):
+        return  # a part of it is fitted: what is wrong with that is said where it is trained
+    try:
+        if get_tags(estimator).requires_fit:
+            check_is_fitted(estimator)
+            warn_caller(
+                "estimator is fitted, and a copy of it is trained anew on some of these rows. To keep the fitted "
+                "model, pass sklearn.frozen.FrozenEstimator(estimator): every row of fit then calibrates. To train it "
+                "anew without this warning, pass sklearn.base.clone(estimator)."
+            )
+    except (NotFittedError, TypeError, AttributeError):
+        return

@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from numpy.typing import ArrayLike
+from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 
 from aptset import LabelBands, PredictionSets
 from aptset.conformal.scheme import Scheme
 from aptset.core.levels import Assurance, strictest
 from aptset.core.randomization import NewU
+from aptset.core.tables import html_note
 from aptset.core.validate import answers_foreign_keywords, warn_caller
+from aptset.estimator.fitted import Fitted
 from aptset.estimator.learning import fit, fit_and_predict, prepare
 from aptset.estimator.predicting import Answering
+from aptset.estimator.state import STATE, flat_scheme, flat_score, flatten, full_scheme, full_score, rebuild
 from aptset.estimator.storage import save_classifier
 from aptset.scores import Conformity
+
+_LEARNED = ("fitted_", "classes_", "models_", "n_calibration_", "unseen_label_chance_", "conformity_")
 
 
 def warn_unseen_labels(chance: float, alpha: Fraction) -> None:
@@ -282,3 +289,78 @@ class ConformalClassifier(Answering):
         """
         self._fitted()
         save_classifier(self, Path(folder))
+
+    def _keep(self, fitted: Fitted) -> Self:
+        """Write the fitted attributes, all at once: everything has worked."""
+        self.fitted_, self.classes_, self.models_ = fitted, fitted.rule.classes, fitted.models
+        self.n_calibration_, self.unseen_label_chance_ = fitted.held_out.n, fitted.rule.unseen_label_chance
+        self.conformity_ = fitted.rule.score
+        if fitted.fit_times is not None:  # what was read from a file was fitted elsewhere
+            self.fit_times_ = fitted.fit_times
+        for name in ("n_features_in_", "feature_names_in_"):
+            if fitted.models and hasattr(fitted.models[0], name):
+                setattr(self, name, getattr(fitted.models[0], name))
+            elif hasattr(self, name):
+                delattr(self, name)
+        names = fitted.rule.columns.names_as_array
+        if names is not None and fitted.models:
+            self.feature_names_in_ = names
+        return self
+
+    def _route(self, fit_params: dict[str, Any]) -> dict[str, Any]:
+        if not _routing_enabled():
+            return fit_params
+        routed: dict[str, Any] = process_routing(self, "fit", **fit_params).estimator.fit
+        return routed
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Pass the metadata of ``fit`` on to the estimator."""
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        return MetadataRouter(owner=self).add_self_request(self).add(estimator=self.estimator, method_mapping=mapping)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return settings and what was learned as plain values: skops then asks for this class alone."""
+        state: dict[str, Any] = dict(super().__getstate__())
+        if "fitted_" in state:
+            for name in _LEARNED:
+                state.pop(name, None)
+            state[STATE] = flatten(self.fitted_)
+        state["calibration"], state["conformity"] = flat_scheme(self.calibration), flat_score(self.conformity)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        learned = state.pop(STATE, None)
+        state["calibration"] = full_scheme(state["calibration"], "this state")
+        state["conformity"] = full_score(state["conformity"], "this state")
+        state.setdefault("assurance", None)  # which older versions did not have
+        super().__setstate__(state)
+        if learned is not None:
+            self._keep(rebuild(learned))
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        settings = str(super().__repr__(N_CHAR_MAX))
+        if not hasattr(self, "fitted_"):
+            return settings
+        try:
+            (level,) = self._levels([self._asked_one(None, None)], self.fitted_.promises)
+            promise = self.fitted_.promise_in_words(level)
+        except (TypeError, ValueError) as error:  # settings changed since fit: show them all the same
+            promise = str(error)
+        return f"{settings}\n# {self.fitted_.in_words()}: {promise}"
+
+    def _html_repr(self) -> str:
+        """Return scikit-learn's diagram, and below it what is promised."""
+        diagram = str(super()._html_repr())
+        if not hasattr(self, "fitted_"):
+            return diagram
+        return diagram + html_note(repr(self).rpartition("\n# ")[2])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if hasattr(self.estimator, "__sklearn_tags__"):
+            of_estimator = get_tags(self.estimator)
+            tags.input_tags = of_estimator.input_tags
+            if of_estimator.classifier_tags is not None:
+                tags.classifier_tags.poor_score = of_estimator.classifier_tags.poor_score
+        return tags

@@ -1,17 +1,352 @@
-"""Columns of a table as models take them: texts, parts of dates, words. Small transformers, safe to be saved."""
+"""Columns of data frames: as ``fit`` saw them, and as models take them.
+
+New rows go by the names of their columns, whatever order and container they come in, so that a row of a service is the
+row of the notebook: the same u, and the same model input. Transformers of texts, dates and words are safe to be saved.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from datetime import UTC
-from typing import Any
+from decimal import Decimal
+from numbers import Real
+from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
 from aptset.core.dates import DAY_FIRST, MONTH_FIRST, readings_of
+from aptset.core.row_seeds import is_missing
+from aptset.core.store import is_storable
+from aptset.core.tables import Backend, is_table, iterate_columns, library_of, names_of_columns
+
+# What the libraries of frames call one and the same type.
+_TYPES = {
+    "double": "float64",
+    "float": "float32",
+    "halffloat": "float16",
+    "boolean": "bool",
+    **dict.fromkeys(("categorical", "enum", "dictionary"), "category"),
+    **dict.fromkeys(("str", "string", "large_string", "utf8"), "text"),
+}
+NUMBERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "bool")
+
+
+def missing_columns(missing: Sequence[Any], names: Sequence[Any], where: str = "") -> ValueError:
+    """Return the error about rows without some of the columns of ``fit``."""
+    named = ", ".join(repr(name) for name in missing[:5]) + (", ..." if len(missing) > 5 else "")
+    got = ", ".join(repr(name) for name in names[:10]) + (", ..." if len(names) > 10 else "")
+    return ValueError(
+        f"X must have every column that fit saw; {named} is missing{where} (got {got}). Pass a null for a value that "
+        "is not known, or an array to go by position."
+    )
+
+
+class ColumnOfFit(NamedTuple):
+    """One column: its name, the type of its values, and what else the values themselves do not say.
+
+    ``categories`` are those of a pandas category, in their order; ``has_none`` is True where texts that are missing
+    were None, and not NaN.
+    """
+
+    name: Any
+    kind: str
+    categories: list[Any] | None = None
+    ordered: bool = False
+    has_none: bool = False
+
+
+class NamedColumns:
+    """The columns that models see, in their order; without any, X had no names, and rows go by position."""
+
+    def __init__(self, columns: Sequence[ColumnOfFit] = (), library: Backend | None = None) -> None:
+        self.columns, self.library = list(columns), library
+        self.names = [column.name for column in self.columns]
+
+    @classmethod
+    def of(cls, X: Any, model: Any = None) -> NamedColumns:
+        """Return the columns of a frame, or those of them that a fitted model asks for; none of rows without names."""
+        names = names_of_columns(X) if is_table(X) else []
+        if not _can_be_kept(names):
+            return cls()
+        asked = [] if model is None else _names_of_model(model, names)
+        missing = [name for name in asked if name not in names]
+        if missing:
+            raise missing_columns(missing, names)
+        return cls([_column_of(X, name) for name in asked or names], library_of(X))
+
+    @classmethod
+    def of_json(cls, stored: dict[str, Any]) -> NamedColumns:
+        """Return the columns that were written."""
+        return cls([ColumnOfFit(*column) for column in stored["columns"]], stored["library"])
+
+    @property
+    def names_as_array(self) -> NDArray[Any] | None:
+        """The names as scikit-learn keeps them; None where they are no texts."""
+        are_texts = self.columns and isinstance(self.names[0], str)
+        return np.array(self.names, dtype=object) if are_texts else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"library": self.library, "columns": [list(column) for column in self.columns]}
+
+    def in_front(self, X: Any) -> Any:
+        """Return a frame with these columns first, as ``fit`` had them, and others behind; any other rows as they are.
+
+        Records, a list of dictionaries, become a frame, and frames of another library one of the library of ``fit``:
+        models tell a null of polars from a NaN of pandas.
+        """
+        X = self._of_records(X) if self.columns and _are_records(X) else X
+        if not self.columns or not is_table(X):
+            return X
+        names = names_of_columns(X)
+        known = set(names)
+        missing = [name for name in self.names if name not in known]
+        if missing:
+            raise missing_columns(missing, names)
+        twice = [name for name in self.names if names.count(name) > 1] if len(known) < len(names) else []
+        if twice:
+            raise ValueError(f"X must have each column once; {twice[0]!r} comes {names.count(twice[0])} times.")
+        if names[: len(self.names)] != self.names:
+            asked = set(self.names)
+            X = _select(X, [*self.names, *(name for name in names if name not in asked)])
+        if self.library not in (None, library_of(X)):
+            X = _frame_of(dict(zip(names_of_columns(X), iterate_columns(X), strict=True)), self.library)
+        return self._as_at_fit(X)
+
+    def only(self, X: Any) -> Any:
+        """Return what stands in front: the columns of ``fit`` alone."""
+        if not self.columns or not is_table(X) or len(names_of_columns(X)) == len(self.names):
+            return X
+        return _select(X, self.names)
+
+    def _of_records(self, records: Sequence[Mapping[Any, Any]]) -> Any:
+        for row, record in enumerate(records):
+            missing = [name for name in self.names if name not in record]
+            if missing:
+                raise missing_columns(missing, list(record), f" in row {row}")
+        others = [name for name in records[0] if name not in set(self.names)]
+        columns = {name: [record.get(name) for record in records] for name in (*self.names, *others)}
+        return _frame_of(columns, self.library)
+
+    def _as_at_fit(self, X: Any) -> Any:
+        """Return the frame with the types that the columns had, wherever that changes no value."""
+        kinds = _kinds_of(X)
+        changed = {
+            column.name: values
+            for column, kind in zip(self.columns, kinds, strict=False)
+            if kind != column.kind or (column.kind in ("text", "category") and hasattr(X, "iloc"))
+            if (values := _retyped(X, column, kind)) is not None
+        }
+        if not changed:
+            return X
+        if hasattr(X, "iloc"):
+            X = X.copy(deep=False)
+            for name, values in changed.items():
+                X[name] = values
+            return X
+        import narwhals.stable.v2 as nw
+
+        return nw.from_native(X, eager_only=True).with_columns(*changed.values()).to_native()
+
+
+def _frame_of(columns: dict[Any, Any], library: Backend | None) -> Any:
+    """Return a frame of the library of ``fit``; values that are missing are its own."""
+    if library in ("polars", "pyarrow"):
+        import narwhals.stable.v2 as nw
+
+        listed = {str(name): [None if is_missing(one) else one for one in values] for name, values in columns.items()}
+        return nw.from_dict(listed, backend=library).to_native()
+    import pandas as pd
+
+    return pd.DataFrame(columns)
+
+
+def _can_be_kept(names: list[Any]) -> bool:
+    """Tell whether columns can go by name: texts, or whole numbers, each once."""
+    kinds = {str if isinstance(name, str) else int if type(name) is int else None for name in names}
+    return kinds in (set(), {str}, {int}) and len(set(names)) == len(names)
+
+
+def _names_of_model(model: Any, names: list[Any]) -> list[Any]:
+    """Return the names that a fitted model asks for, as the frame spells them; none if it goes by position."""
+    asked = next((of for at in ("feature_names_in_", "feature_names_") if (of := _ask(model, at)) is not None), None)
+    if asked is None:
+        return []
+    spelled = {_underscored(name): name for name in names}  # as LightGBM keeps names that hold blanks
+    wanted = [name if name in names else spelled.get(_underscored(name), name) for name in np.asarray(asked).tolist()]
+    return wanted if set(wanted) & set(names) else []
+
+
+def _underscored(name: Any) -> str:
+    return "_".join(str(name).split())
+
+
+def _ask(model: Any, attribute: str) -> Any:
+    try:
+        return getattr(model, attribute, None)
+    except Exception:  # models that are not scikit-learn's refuse in ways of their own
+        return None
+
+
+def _are_records(X: Any) -> bool:
+    return isinstance(X, list | tuple) and len(X) > 0 and all(isinstance(row, Mapping) for row in X)
+
+
+def _select(X: Any, names: list[Any]) -> Any:
+    if hasattr(X, "iloc"):
+        return X[names]
+    import narwhals.stable.v2 as nw
+
+    return nw.from_native(X, eager_only=True).select(names).to_native()
+
+
+def _kind_of_type(kind: Any) -> str:
+    """Return one word for a type, whatever library it is of."""
+    word = str(kind).lower()
+    for bracket in "([<":
+        word = word.partition(bracket)[0]
+    return _TYPES.get(word, word)
+
+
+def _kinds_of(X: Any) -> list[str]:
+    types = X.schema.types if hasattr(X, "column_names") else X.dtypes
+    return [_kind_of_type(kind) for kind in types]
+
+
+def _column_of(X: Any, name: Any) -> ColumnOfFit:
+    """Look at one column of the frame that came to ``fit``."""
+    kind = _kinds_of(X)[names_of_columns(X).index(name)]
+    if not hasattr(X, "iloc"):
+        return ColumnOfFit(name, kind)
+    values = X[name]
+    if kind == "category":
+        categories = values.cat.categories.tolist()
+        plain = all(is_storable(value) for value in categories)
+        return ColumnOfFit(name, kind, categories if plain else None, bool(values.cat.ordered))
+    if kind == "object":
+        present = values.dropna()
+        is_text = len(present) > 0 and all(isinstance(value, str) for value in present)
+        return ColumnOfFit(
+            name, "text" if is_text else kind, has_none=is_text and any(value is None for value in values)
+        )
+    return ColumnOfFit(name, kind)
+
+
+def _retyped(X: Any, column: ColumnOfFit, kind: str) -> Any:
+    """Return the values of a column in the type that it had at ``fit``; None where they stay as they are."""
+    if not hasattr(X, "iloc"):
+        return _retyped_elsewhere(X, column, kind)
+    values = X[column.name]
+    if column.kind in NUMBERS:
+        return _as_numbers(values, column.kind, kind)
+    if column.kind == "category":
+        return _as_category(values, column)
+    if column.kind == "text":
+        return _as_text(values, column, kind)
+    if column.kind.startswith("datetime") and kind in ("text", "object"):
+        return _as_dates(values)
+    return None
+
+
+def _as_numbers(values: Any, wanted: str, kind: str) -> Any:
+    """Return numbers of the wanted type; as float64 where some are missing, None where some are no numbers."""
+    import pandas as pd
+
+    if kind in NUMBERS:
+        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    elif kind == "object" and all(is_missing(one) or isinstance(one, Real | Decimal | np.bool_) for one in values):
+        numbers = np.array([math.nan if is_missing(one) else float(one) for one in values])
+    else:
+        return None
+    with np.errstate(all="ignore"):
+        cast = numbers.astype(wanted)
+    same = np.array_equal(cast.astype(np.float64), numbers, equal_nan=True)
+    return pd.Series(cast if same else numbers, index=values.index)
+
+
+def _as_category(values: Any, column: ColumnOfFit) -> Any:
+    """Return a category with the categories of ``fit`` in their order, then those that it did not see."""
+    import pandas as pd
+
+    if column.categories is None:
+        return None
+    if hasattr(values, "cat") and values.cat.categories.tolist() == column.categories:
+        return (
+            None
+            if bool(values.cat.ordered) == column.ordered
+            else values.cat.set_categories(column.categories, ordered=column.ordered)
+        )
+    listed = [None if is_missing(value) else value for value in values.tolist()]
+    known = set(column.categories)
+    others = [value for value in dict.fromkeys(listed) if value is not None and value not in known]
+    categories = [*column.categories, *others]
+    return pd.Series(pd.Categorical(listed, categories, ordered=column.ordered), index=values.index)
+
+
+def _as_text(values: Any, column: ColumnOfFit, kind: str) -> Any:
+    """Return texts as ``fit`` had them: missing ones None or NaN, as they were there."""
+    import pandas as pd
+
+    if kind == "text" and not column.has_none:
+        return None
+    if kind not in ("text", "object", "category"):
+        return None
+    listed = [None if is_missing(value) else value for value in values.tolist()]
+    if not all(value is None or isinstance(value, str) for value in listed):
+        return None
+    if column.has_none:
+        return pd.Series(listed, index=values.index, dtype=object)
+    blank = [np.nan if value is None else value for value in listed]
+    return pd.Series(blank, index=values.index, dtype=pd.Series(["text"]).dtype)
+
+
+def _as_dates(values: Any) -> Any:
+    """Return dates that came as texts, as JSON has them (ISO 8601); None where they are written in another way."""
+    import pandas as pd
+
+    try:
+        return pd.to_datetime(values, format="ISO8601")
+    except (ValueError, TypeError):
+        return None
+
+
+def _retyped_elsewhere(X: Any, column: ColumnOfFit, kind: str) -> Any:
+    """Return a column of polars or pyarrow in the type that it had at ``fit``; None where it stays as it is."""
+    import narwhals.stable.v2 as nw
+
+    values = nw.from_native(X, eager_only=True)[column.name]
+    if column.kind in NUMBERS and kind in (*NUMBERS, "null"):
+        name = {"bool": "Boolean"}.get(column.kind, column.kind.replace("int", "Int").replace("float", "Float"))
+        wanted = getattr(nw, name.replace("uI", "UI"))
+    elif column.kind in ("text", "category") and kind in ("text", "category", "null"):
+        wanted = nw.String if column.kind == "text" else nw.Categorical
+    else:
+        return None
+    try:
+        cast = values.cast(wanted)
+    except Exception:  # each library has errors of its own for values that do not fit
+        return None
+    return cast if column.kind not in NUMBERS or _are_equal(cast.to_list(), values.to_list()) else None
+
+
+def _are_equal(one: list[Any], other: list[Any]) -> bool:
+    return all(a == b or (is_missing(a) and is_missing(b)) for a, b in zip(one, other, strict=True))
+
+
+def are_stored_features(stored: Any) -> bool:
+    """Tell whether this is what ``as_json`` writes."""
+    if stored.keys() != {"library", "columns"} or stored["library"] not in (None, "pandas", "polars", "pyarrow"):
+        return False
+    columns, types = stored["columns"], (str | int, str, list | None, bool, bool)
+    if not isinstance(columns, list) or not all(isinstance(column, list) and len(column) == 5 for column in columns):
+        return False
+    return _can_be_kept([column[0] for column in columns]) and all(
+        isinstance(value, kind) for column in columns for value, kind in zip(column, types, strict=True)
+    )
+
 
 _TRUTH = {"true": "True", "false": "False"}
 
@@ -90,6 +425,8 @@ class OneText(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 def text_of(value: Any) -> Any:
     """Return a value as text, NaN for a missing one."""
+    import pandas as pd
+
     if np.ndim(value) == 0 and pd.isna(value):
         return np.nan
     text = str(value)
@@ -98,6 +435,8 @@ def text_of(value: Any) -> Any:
 
 def dates_of(column: Any, how: str) -> Any:
     """Return a column of dates, written so or year first, in UTC; those that cannot be read are missing."""
+    import pandas as pd
+
     way = MONTH_FIRST if how.startswith("%m") else DAY_FIRST if how.startswith("%d") else how  # as older folders say it
     moments: dict[Any, Any] = {}
     for value in column.drop_duplicates().tolist():
@@ -111,5 +450,5 @@ def dates_of(column: Any, how: str) -> Any:
 
 def days_of(dates: Any) -> NDArray[np.float64]:
     """Return days since 1970, missing ones NaN."""
-    seconds = (dates - pd.Timestamp("1970-01-01")).dt.total_seconds()
+    seconds = (dates - np.datetime64("1970-01-01")).dt.total_seconds()
     return np.asarray(seconds, dtype=np.float64) / 86400.0

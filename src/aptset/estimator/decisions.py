@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset import Acceptance, AcceptanceThreshold
+from aptset import Acceptance, AcceptanceThreshold, PredictionSets
 from aptset.calibration.acceptance_rows import Reading
 from aptset.conformal.fold_scores import FoldScores, scores_of
 from aptset.conformal.measure import Measure
+from aptset.conformal.scheme import is_full
 from aptset.core.groups import Groups
 from aptset.core.levels import CellLevel, Level, alpha_of
 from aptset.core.matrix import OF_ESTIMATOR
 from aptset.core.randomization import fingerprint_of
 from aptset.core.store import Rules, Tensor, Tensors
+from aptset.core.tables import Backend, make_table
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words, uniforms
 from aptset.kernels.rows import Rows
@@ -119,3 +121,38 @@ def promise_in_words(threshold: AcceptanceThreshold, level: Level) -> str:
     shares = ", ".join(f"{1 - of_name:.4g}{whose}" for whose, of_name in each.items())
     confidence = "" if sure is None else f", with {sure.confidence:g} confidence"
     return f"{threshold.sentence()} The others come with a set that holds the truth for {shares} of them{confidence}."
+
+
+def frame_of_rows(sets: PredictionSets, values: Floats, probabilities: Any, backend: Backend = "pandas") -> Any:
+    """Return the most likely label with its probability and its p-value, and the set with its size."""
+    chances = np.asarray(probabilities)
+    first, rows = chances.argmax(axis=1), np.arange(len(chances))
+    columns = {
+        "prediction": sets.classes[first].tolist(),
+        "probability": chances[rows, first],
+        "p_value": values[rows, first],
+        "size": sets.sizes,
+        "labels": [row.tolist() for row in sets],
+    }
+    return make_table(columns, backend, sets.row_names)
+
+
+def check_decisions(fitted: Any) -> Decisions:
+    """Return the held-out rows one by one; refuse where no promise about guesses is known."""
+    rule = fitted.rule
+    if fitted.decisions is None or rule.groups.kind == "overlap":
+        if is_full(rule.scheme):
+            why = "every row trains"
+        elif len(fitted.held_out.of_models) > 1:
+            why = "the guess is that of several models together, and no row was held out from all of them"
+        elif fitted.held_out.is_weighted or fitted.held_out.clusters is not None or rule.groups.kind == "overlap":
+            why = "nothing is known for weights, clusters or overlapping groups"
+        else:
+            why = "this classifier was saved by a version that kept no rows: fit it again"
+        raise ValueError(
+            "act_or_ask must have calibration rows that the model was not trained on, all of equal weight; "
+            f"{why}. Use calibration='split' (or a FrozenEstimator) without weights, or "
+            "aptset.learn_acceptance on other rows."
+        )
+    decisions: Decisions = fitted.decisions
+    return decisions

@@ -16,7 +16,7 @@ from sklearn.utils.validation import _num_samples
 from aptset import AcceptanceThreshold, Calibration, CrossCalibration, PredictionSets
 from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.calibration.request import p_values_of_one_model, sets_of, sets_of_one_model
-from aptset.conformal.aggregation import Tally, chunks
+from aptset.conformal.aggregation import Tally, chunks, on_mean_grid
 from aptset.conformal.clusters import promise_about
 from aptset.conformal.importance import Whole, effective_in_words, warn_of_weights
 from aptset.conformal.measure import Measure
@@ -29,9 +29,10 @@ from aptset.core.row_groups import check_group_values, check_same_kind
 from aptset.core.row_seeds import row_seeds
 from aptset.core.tables import is_table, names_of_columns, without_column
 from aptset.estimator import fitting
+from aptset.estimator.columns import NamedColumns
 from aptset.estimator.decisions import Decisions, confidence_and_u
-from aptset.estimator.leave_one_out import LeftOut
-from aptset.estimator.named_columns import NamedColumns
+from aptset.estimator.fitting import probabilities_of
+from aptset.estimator.leave_one_out import LeftOut, mean_of_left_out, tally_left_out
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, PREDICTION, find_copies, own_seeds
@@ -300,7 +301,7 @@ class Fitted:
             return full
         if isinstance(self.models[0], LeftOut):
             of_models = (samples, self.rule.classes, self.rule.scheme.combine)
-            return fitting.tally_left_out(self.models[0].whole, self.held_out.of_models, *of_models)
+            return tally_left_out(self.models[0].whole, self.held_out.of_models, *of_models)
         kept = list(zip(self.models, self.held_out.of_models, strict=True))
         _, tally = fitting.tally_folds(
             kept.__getitem__, len(kept), samples, self.rule.classes, self.rule.scheme.combine, n_jobs, prefer="threads"
@@ -361,3 +362,15 @@ class SetsOfPieces:
             held_out = self._fitted.held_out
             counted = (held_out.n_filled, held_out.counted)
             warn_if_too_few(self._met, self._alphas, held_out.groups, self._levels, *counted)
+
+
+def mean_probabilities(models: list[Any], X: Any, classes: NDArray[Any]) -> NDArray[np.generic]:
+    """Return the mean of the models' probabilities; those of the model itself if there is one."""
+    if len(models) == 1:
+        return probabilities_of(models[0], X, classes)
+    if isinstance(models[0], LeftOut):
+        return mean_of_left_out(models[0].whole, len(models), X, classes)
+    total = on_mean_grid(probabilities_of(models[0], X, classes))
+    for model in models[1:]:
+        total += on_mean_grid(probabilities_of(model, X, classes))
+    return total / len(models)

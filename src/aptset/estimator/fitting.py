@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, _is_arraylike, _num_samples
 
-from aptset.conformal.aggregation import Tally, chunks, on_mean_grid
+from aptset.conformal.aggregation import Tally
 from aptset.conformal.clusters import Clusters
 from aptset.conformal.fold_scores import Fold, FoldScores, score_fold, scores_of
 from aptset.conformal.importance import Scale, check_some_weight, check_weights
@@ -29,30 +28,15 @@ from aptset.core.matrix import OF_ESTIMATOR, check_rows, tolerance_of
 from aptset.core.row_seeds import row_seeds
 from aptset.core.runner import Shared, with_bar
 from aptset.core.validate import warn_caller
+from aptset.estimator.checks import is_frozen
 from aptset.estimator.decisions import Decisions, remember_rows
-from aptset.estimator.downdates import InexactError
-from aptset.estimator.encoding import Encoding
-from aptset.estimator.leave_one_out import (
-    FEWEST_ROWS,
-    LARGEST_DIFFERENCE,
-    LeaveOneOut,
-    LeftOut,
-    fits_quietly,
-    formulas,
-)
+from aptset.estimator.models import Encoding
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.rowhash import Words, hash_words, keys_of_columns, mix, seeds_of
 from aptset.kernels.rows import Rows
 
-_DROPPED_BITS = 20  # of the 52 of a float64 probability: see `_steady`
-_CELLS = 2**18  # of probabilities that several models give at a time, where one formula stands for them
-_CHECKED = 200  # rows about which a formula is compared with a fitted model
+_DROPPED_BITS = 20  # of the 52 of a float64 probability: see `steady`
 _BATCHES = 64  # many folds are tallied in this many pieces of work, whatever the number of workers
-
-
-def is_frozen(estimator: Any) -> bool:
-    """Tell whether the model is fitted already and must stay as it is."""
-    return isinstance(estimator, FrozenEstimator)
 
 
 def take(X: Any, rows: NDArray[np.intp] | slice) -> Any:
@@ -253,61 +237,6 @@ class Training:
         return fit_on_numbers(model, some_X, some_y, params, len(self.classes))
 
 
-def leave_each_out(training: Training) -> tuple[list[LeftOut], list[Any]]:
-    """Return a model without each row by one fit, and what is to be remembered; refuse where that is not exact."""
-    _check_leaves_one_out(training)
-    rows = np.arange(len(training.y)) if training.places is None else np.argsort(training.places)
-    positions, X, encoding = np.argsort(rows), take(training.samples.X, rows), Encoding(training.y[rows])
-    model, y = fresh(training.estimator), encoding.y.astype(np.intp)
-    fits_quietly(lambda: model.fit(X, y))
-    left_out = positions[[fold.held_out[0] for fold in training.folds]]
-    whole: Any = encoding.decoded(fits_quietly(lambda: LeaveOneOut.of(model, X, y, left_out)))
-    own = aligned(whole.own(), whole.classes_, training.classes)
-    fits_quietly(lambda: _check_by_fits(training, whole, own))
-    return [LeftOut(whole, fold) for fold in range(len(left_out))], training.remember_each(_steady(own))
-
-
-def _check_leaves_one_out(training: Training) -> None:
-    """Refuse models and folds that no formula speaks of."""
-    leaves_one_out = all(len(fold.held_out) == 1 and fold.train is None for fold in training.folds)
-    if not leaves_one_out or len(training.folds) != len(training.y) or training.combine.holds_all_models:
-        raise InexactError("folds hold several rows")
-    if type(training.estimator) not in formulas():
-        raise InexactError(f"no formula is known for {type(training.estimator).__name__}")
-    if len(training.y) < FEWEST_ROWS or training.words is not None:
-        raise InexactError("there are few rows, or clusters")
-    if any(value is not None for value in training.fit_params.values()):
-        raise InexactError(f"fit takes {sorted(training.fit_params)}")
-
-
-def _check_by_fits(training: Training, whole: Any, own: Floats) -> None:
-    """Fit two models, of a row of the rarest class and of the row that was expected least, and compare them."""
-    held_out, n = np.array([fold.held_out[0] for fold in training.folds]), len(training.y)
-    columns = columns_of(training.y[held_out], training.classes)
-    rare, least = np.bincount(columns)[columns].argmin(), own[np.arange(n), columns].argmin()
-    rows = np.unique(np.concatenate([held_out[[rare, least]], np.linspace(0, n - 1, min(n, _CHECKED)).astype(np.intp)]))
-    about = whole.about(take(training.samples.X, rows))
-    for fold in {int(rare), int(least)}:
-        model = training.fit_model(fold)
-        expected = aligned(model.predict_proba(take(training.samples.X, rows)), model.classes_, training.classes)
-        given = aligned(about(np.array([fold]))[0], whole.classes_, training.classes)
-        difference = max(np.abs(given - expected).max(), np.abs(own[fold] - expected[rows == held_out[fold]]).max())
-        if not difference <= LARGEST_DIFFERENCE:
-            raise DifferingError(f"a model without one row differs from its formula by {difference:.2g}")
-
-
-class DifferingError(InexactError):
-    """A formula that was thought exact, and is not."""
-
-
-def warn_differing(error: DifferingError) -> None:
-    """Say that a shortcut was tried in vain: sets are right, and took as many fits as there are rows."""
-    warn_caller(
-        f"models without one row each are fitted one by one: {error}. Sets are as promised; the fit takes longer than "
-        "it would. Columns on very different scales are the usual reason: standardize X beforehand."
-    )
-
-
 def fresh(estimator: Any) -> Any:
     """Return an unfitted copy; one that scikit-learn cannot make is built from the settings, as it would be."""
     try:
@@ -390,24 +319,6 @@ def _tally_batch(
     return folds, tally
 
 
-def tally_left_out(whole: Any, kept: Sequence[Any], new: Samples, classes: NDArray[Any], combine: type[Tally]) -> Tally:
-    """Tally new samples under models that one formula stands for, some models at a time."""
-    about, tally = whole.about(new.X), combine(len(new), len(classes))
-    for models in blocks_of_models(whole, len(kept), len(new)):
-        said = _steady(aligned(about(models), whole.classes_, classes))
-        folds = [kept[model] for model in models]
-        rows = new.stacked(len(models)).rows(said.reshape(-1, len(classes)))
-        check_rows(rows.probabilities, tally.add_models(folds, rows, new.ids), OF_ESTIMATOR, normalize=False)
-    return tally
-
-
-def blocks_of_models(whole: Any, n_models: int, n_rows: int) -> Iterator[NDArray[np.intp]]:
-    """Yield the numbers of models that are asked together, so that memory stays bounded."""
-    step = max(1, _CELLS // (n_rows * len(whole.classes_) * whole.formula.width))
-    for start in range(0, n_models, step):
-        yield np.arange(start, min(start + step, n_models))
-
-
 def _run(
     work: Callable[..., Any], items: list[Any], sizes: list[int], n_jobs: int | None, progress: bool, prefer: Any = None
 ) -> Iterator[Any]:
@@ -434,7 +345,7 @@ def _work_on(shared: Shared[Callable[..., Any]], item: Any) -> Any:
 def probabilities_of(model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.generic]:
     """Return the model's probabilities with one column per class; a class the model never saw gets zeros."""
     given, columns = check_model_probabilities(model, model.predict_proba(X), classes)
-    return _steady(in_columns(given, columns, classes))
+    return steady(in_columns(given, columns, classes))
 
 
 def aligned(given: NDArray[Any], of_model: Any, classes: NDArray[Any]) -> NDArray[Any]:
@@ -451,7 +362,7 @@ def in_columns(given: NDArray[Any], columns: NDArray[np.int64], classes: NDArray
     return of_classes
 
 
-def _steady(probabilities: NDArray[np.generic]) -> NDArray[np.generic]:
+def steady(probabilities: NDArray[np.generic]) -> NDArray[np.generic]:
     """Round float64 probabilities to 33 significant bits.
 
     A matrix product gives a row slightly different last bits in batches of different sizes. Without this, a label that
@@ -464,29 +375,6 @@ def _steady(probabilities: NDArray[np.generic]) -> NDArray[np.generic]:
     rounded = bits + (1 << (_DROPPED_BITS - 1))
     rounded &= -(1 << _DROPPED_BITS)
     return rounded.view(np.float64).T if by_column else rounded.view(np.float64)
-
-
-def mean_probabilities(models: list[Any], X: Any, classes: NDArray[Any]) -> NDArray[np.generic]:
-    """Return the mean of the models' probabilities; those of the model itself if there is one."""
-    if len(models) == 1:
-        return probabilities_of(models[0], X, classes)
-    if isinstance(models[0], LeftOut):
-        return _mean_of_left_out(models[0].whole, len(models), X, classes)
-    total = on_mean_grid(probabilities_of(models[0], X, classes))
-    for model in models[1:]:
-        total += on_mean_grid(probabilities_of(model, X, classes))
-    return total / len(models)
-
-
-def _mean_of_left_out(whole: Any, n_models: int, X: Any, classes: NDArray[Any]) -> NDArray[np.generic]:
-    """Return the mean of the probabilities of models that one formula stands for."""
-    n_rows = _num_samples(X)
-    total = np.zeros((n_rows, len(classes)))
-    for rows in chunks(n_rows, len(classes) * whole.formula.width):
-        about = whole.about(take(X, rows))
-        for models in blocks_of_models(whole, n_models, rows.stop - rows.start):
-            total[rows] += on_mean_grid(_steady(aligned(about(models), whole.classes_, classes))).sum(axis=0)
-    return total / n_models
 
 
 def canonical_places(X: Any, y: NDArray[Any], fit_params: dict[str, Any], key: int) -> NDArray[np.intp]:

@@ -25,8 +25,8 @@ from aptset.conformal.schemes.full import Augmented
 from aptset.core import validate
 from aptset.core.labels import columns_of
 from aptset.core.matrix import OF_ESTIMATOR
-from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.fitting import Samples, Training, fresh
+from aptset.estimator.models import LabelledModel
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 

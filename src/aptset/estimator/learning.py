@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.utils import get_tags
-from sklearn.utils.validation import _check_method_params, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_method_params
 
 from aptset import Adaptive, CVPlus, JackknifePlus, PredictionSets, Split
 from aptset.calibration.request import sets_of
 from aptset.calibration.trials import Tuning, choose
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.aggregation import Tally
-from aptset.conformal.checks import check_bag_count
 from aptset.conformal.clusters import (
     OVERLAPPING_CLUSTERS,
     Clusters,
@@ -30,11 +25,10 @@ from aptset.conformal.clusters import (
 from aptset.conformal.fold_scores import Fold
 from aptset.conformal.importance import check_weighing, check_weights_of_scheme
 from aptset.conformal.scheme import Promises, Scheme, is_full, opens_ensemble
-from aptset.conformal.schemes.bootstrap import number_of_bags
 from aptset.conformal.schemes.cross import folds_of_splitter
 from aptset.core import validate
 from aptset.core.groups import EVERYONE, Groups, groups_overlap, is_pair
-from aptset.core.labels import as_labels, check_hashable, columns_of, hashable, in_order, some
+from aptset.core.labels import columns_of
 from aptset.core.levels import Level, check_level, strictest
 from aptset.core.matrix import OF_ESTIMATOR, tolerance_of
 from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
@@ -43,105 +37,29 @@ from aptset.core.row_groups import Membership, check_clusters, check_group_value
 from aptset.core.row_seeds import id_seeds, row_seeds
 from aptset.core.runner import with_bar
 from aptset.core.tables import without_column
-from aptset.core.validate import check_choice, draw_key, warn_caller
+from aptset.core.validate import check_choice, draw_key
 from aptset.estimator import fitting
-from aptset.estimator.checks import check_estimator_can, check_one_kind, check_training_data
+from aptset.estimator.checks import (
+    check_estimator_can,
+    check_frozen,
+    check_frozen_calibration,
+    check_label_space,
+    check_overlap_scheme,
+    check_training_data,
+    check_workers,
+    is_frozen,
+    warn_trained_anew,
+)
+from aptset.estimator.columns import NamedColumns
 from aptset.estimator.downdates import InexactError
-from aptset.estimator.encoding import LabelledModel
 from aptset.estimator.fitted import Fitted, Rule
 from aptset.estimator.fitting import canonical_places
 from aptset.estimator.full_conformal import check_full_model, fit_full
-from aptset.estimator.named_columns import NamedColumns
+from aptset.estimator.leave_one_out import DifferingError, leave_each_out, warn_differing
+from aptset.estimator.models import drawn_ensemble, members
 from aptset.kernels.rows import Rows
 from aptset.scores import Score
 from aptset.scores.conformity import AUTO, check_conformity, check_intervals, for_classes, formula_of
-
-
-@dataclass(frozen=True)
-class Member:
-    """One model of an ensemble, as a classifier of its own that speaks of the ensemble's labels."""
-
-    ensemble: Any
-    number: int
-
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """The labels of the ensemble that the member knows."""
-        known: NDArray[Any] = np.asarray(self.ensemble.classes_)[self._model.classes_.astype(np.intp)]
-        return known
-
-    @property
-    def n_features_in_(self) -> int:
-        """Number of columns of X."""
-        return int(self.ensemble.n_features_in_)
-
-    @property
-    def feature_names_in_(self) -> NDArray[Any]:
-        """The names of the columns of X, if they had any."""
-        names: NDArray[Any] = self.ensemble.feature_names_in_
-        return names
-
-    def predict_proba(self, X: Any) -> NDArray[np.generic]:
-        """Return what the member says of X, which is checked as the ensemble would: also names and order of columns."""
-        whole = self.ensemble.model if isinstance(self.ensemble, LabelledModel) else self.ensemble
-        values = validate_data(whole, X, accept_sparse=["csr", "csc"], dtype=None, ensure_all_finite=False, reset=False)
-        if hasattr(self.ensemble, "estimators_features_"):  # bagging: a member may see some columns alone
-            values = values[:, self.ensemble.estimators_features_[self.number]]
-        said: NDArray[np.generic] = self._model.predict_proba(values)
-        return said
-
-    @property
-    def _model(self) -> Any:
-        return self.ensemble.estimators_[self.number]
-
-
-def check_ensemble(estimator: Any, n_rows: int, fit_params: dict[str, Any]) -> int:
-    """Return the size of the bags on which the models of an ensemble are trained."""
-    from sklearn.ensemble import BaggingClassifier, ExtraTreesClassifier, RandomForestClassifier  # slow to load
-
-    settings = estimator.get_params(deep=False)
-    if type(estimator) not in (RandomForestClassifier, ExtraTreesClassifier, BaggingClassifier):
-        raise TypeError(
-            "estimator must be a RandomForestClassifier, ExtraTreesClassifier or BaggingClassifier itself for "
-            f"calibration='out-of-bag'; got {type(estimator).__name__}. Pass calibration='bootstrap' for other models."
-        )
-    if not settings["bootstrap"]:
-        raise ValueError(
-            f"estimator must draw its bags with replacement for calibration='out-of-bag'; got {estimator!r}. "
-            "Pass bootstrap=True to it."
-        )
-    _check_drawn_alike(settings.get("class_weight"), fit_params.get("sample_weight") is not None)
-    return _bag_size(settings["max_samples"], n_rows)
-
-
-def _bag_size(max_samples: Any, n_rows: int) -> int:
-    """Return how many rows scikit-learn draws for a bag."""
-    if max_samples is None:
-        return n_rows
-    is_number = isinstance(max_samples, Real) and not isinstance(max_samples, bool)
-    if not is_number or not 0 < float(max_samples) < np.inf:
-        raise ValueError(
-            "max_samples of the estimator must be None, a positive whole number of rows, or a share of them; "
-            f"got {max_samples!r}."
-        )
-    return int(max_samples) if isinstance(max_samples, Integral) else max(1, int(float(max_samples) * n_rows))
-
-
-def _check_drawn_alike(class_weight: Any, is_weighted: bool) -> None:
-    """Refuse weights by which scikit-learn 1.9 draws its bags: the promise is about rows that are drawn alike."""
-    if is_weighted or class_weight not in (None, "balanced_subsample"):
-        name = "sample_weight" if is_weighted else f"class_weight={class_weight!r}"
-        raise ValueError(
-            f"estimator must draw all rows alike for calibration='out-of-bag'; with {name} it draws some more often. "
-            "Leave the weights out, or pass calibration='bootstrap', where they count within the bags alone."
-        )
-
-
-def drawn_ensemble(estimator: Any, n_rows: int, fit_params: dict[str, Any], generator: np.random.Generator) -> Any:
-    """Return the ensemble with a number of models that is drawn around the one it asks for, as the promise wants."""
-    size = check_ensemble(estimator, n_rows, fit_params)
-    wanted = check_bag_count(estimator.n_estimators, "n_estimators")
-    return clone(estimator).set_params(n_estimators=number_of_bags(wanted, n_rows, size, generator))
 
 
 def estimator_for(
@@ -151,14 +69,6 @@ def estimator_for(
     if is_full(scheme):
         check_full_model(estimator, n_rows, fit_params)
     return drawn_ensemble(estimator, n_rows, fit_params, generator) if opens_ensemble(scheme) else estimator
-
-
-def members(ensemble: Any, trained_on: NDArray[np.intp]) -> tuple[list[Member], list[Fold]]:
-    """Return the models of a fitted ensemble, each with the rows that it saw and those that it did not."""
-    every = np.sort(trained_on)
-    bags = [trained_on[np.asarray(rows)] for rows in ensemble.estimators_samples_]
-    folds = [Fold(np.setdiff1d(every, bag), bag) for bag in bags]
-    return [Member(ensemble, number) for number in range(len(bags))], folds
 
 
 _FOLDS = 5
@@ -223,7 +133,7 @@ def _out_of_fold(
     members: Membership | None = None,
 ) -> NDArray[np.generic]:
     """Return the probabilities of each row under a model that was not trained on it."""
-    if fitting.is_frozen(settings.estimator):
+    if is_frozen(settings.estimator):
         return fitting.probabilities_of(settings.estimator, X, classes)
     folds = folds_of(CVPlus(_FOLDS), X, y, members, generator)
     drawn = generator.integers(2**63, size=_FOLDS).tolist()
@@ -238,86 +148,6 @@ def _out_of_fold(
     for fold, part in zip(folds, parts, strict=True):
         probabilities[fold.held_out] = part
     return probabilities
-
-
-def check_label_space(known: Any, observed: NDArray[Any]) -> NDArray[Any]:
-    """Return the labels that may come, sorted: those found in the data, or those that the caller named."""
-    if known is None:
-        return observed
-    check_one_kind(known, "classes")
-    named = as_labels(known, "classes")
-    check_hashable(named, "classes")
-    if any(hashable(label) is None for label in named.tolist()):
-        raise ValueError(f"classes must not be missing; got {some(named)}. Rows of y without a label cannot be used.")
-    if len(named) < 2 or len(set(named.tolist())) != len(named):
-        raise ValueError(f"classes must be at least 2 distinct labels; got {some(named)}.")
-    missing = observed[columns_of(observed, named) < 0]
-    if len(missing):
-        raise ValueError(
-            f"classes must name every label that may come; y or the fitted model has {some(missing)}, which is not in "
-            f"{some(named)}. Add it, or leave classes out to take the labels from y."
-        )
-    return in_order(named)
-
-
-def check_workers(n_jobs: Any) -> None:
-    """Refuse a number of workers that nobody can be."""
-    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0):
-        raise ValueError(
-            f"n_jobs must be None, a positive whole number, or -1 for one worker per core; got {n_jobs!r}."
-        )
-
-
-def check_frozen_calibration(calibration: Any, is_split: bool) -> None:
-    """Refuse folds for a model that is not fitted again: they would all have the same one."""
-    if not is_split:
-        raise ValueError(
-            f"calibration must be 'split' for a FrozenEstimator, which is not fitted again; got {calibration!r}. Leave "
-            "calibration out, and every row calibrates; or pass the model without FrozenEstimator to fit it for each "
-            "fold."
-        )
-
-
-def check_frozen(estimator: Any, of_labels: NDArray[Any], fit_params: dict[str, Any]) -> NDArray[Any]:
-    """Return the labels that a fitted model knows or that are in y, sorted."""
-    check_is_fitted(estimator)
-    if any(value is not None for value in fit_params.values()):
-        raise TypeError(f"fit takes no {sorted(fit_params)} for a FrozenEstimator, which is not fitted again.")
-    of_model = np.asarray(estimator.classes_)
-    if (of_model.dtype.kind in "biuf") != (of_labels.dtype.kind in "biuf"):
-        raise ValueError(
-            f"y must hold labels of the kind that the fitted model knows, {some(of_model)}; got {some(of_labels)}."
-        )
-    return np.union1d(of_model, of_labels)
-
-
-def check_overlap_scheme(do_overlap: bool, is_split: bool, is_auto: bool) -> None:
-    """Refuse overlapping groups where several models judge a row, or a score is still to be chosen."""
-    if do_overlap and not is_split:
-        raise ValueError(
-            "groups must not overlap here: that is known for one model only. Use calibration='split', or give each row "
-            "one group."
-        )
-    if do_overlap and is_auto:
-        raise ValueError(
-            "conformity must name a score where groups overlap; got 'auto'. Choose with aptset.tune() on other rows."
-        )
-
-
-def warn_trained_anew(estimator: Any) -> None:
-    """Say that a model which was fitted before is trained anew, on some of the rows only."""
-    if any(fitting.is_frozen(part) for part in estimator.get_params().values()):
-        return  # a part of it is fitted: what is wrong with that is said where it is trained
-    try:
-        if get_tags(estimator).requires_fit:
-            check_is_fitted(estimator)
-            warn_caller(
-                "estimator is fitted, and a copy of it is trained anew on some of these rows. To keep the fitted "
-                "model, pass sklearn.frozen.FrozenEstimator(estimator): every row of fit then calibrates. To train it "
-                "anew without this warning, pass sklearn.base.clone(estimator)."
-            )
-    except (NotFittedError, TypeError, AttributeError):
-        return
 
 
 def folds_of_clusters(
@@ -402,7 +232,7 @@ def prepare(
         check_scheme_of_clusters(scheme.combine is Tally, f"calibration={scheme.name!r}")
         check_clusters_alone(settings.weights, None, None, "clusters")
     generator = validate.generator(settings.random_state)
-    frozen = fitting.is_frozen(settings.estimator)
+    frozen = is_frozen(settings.estimator)
     if not frozen:
         warn_trained_anew(settings.estimator)
     check_overlap_scheme(groups_overlap(passed_groups), isinstance(scheme, Split), is_auto)
@@ -521,10 +351,10 @@ def fit_by_formula(rule: Rule, training: fitting.Training) -> tuple[Fitted | Non
     if n_folds == 1:
         return None, "one fit"
     try:
-        models, kept = fitting.leave_each_out(training)
+        models, kept = leave_each_out(training)
     except InexactError as error:
-        if isinstance(error, fitting.DifferingError):
-            fitting.warn_differing(error)
+        if isinstance(error, DifferingError):
+            warn_differing(error)
         return None, "a fit for each fold" + (f": {error}" if n_folds == len(training.y) else "")
     road = "one fit, and rows left out by formula; two models were fitted to compare with it"
     return Fitted(rule, training.join(kept), list(models), fit_times=times(3, road)), road

@@ -9,7 +9,7 @@ inexact, every model is fitted.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _num_samples, validate_data
 
+from aptset.conformal.aggregation import Tally, chunks, on_mean_grid
+from aptset.core.labels import columns_of
+from aptset.core.matrix import OF_ESTIMATOR, check_rows
+from aptset.core.validate import warn_caller
 from aptset.estimator.downdates import (
     BernoulliFormula,
     CountFormula,
@@ -31,6 +35,8 @@ from aptset.estimator.downdates import (
     OfModels,
     QuadraticFormula,
 )
+from aptset.estimator.fitting import Samples, Training, aligned, fresh, steady, take
+from aptset.estimator.models import Encoding
 from aptset.kernels.formula import Floats
 
 LARGEST_DIFFERENCE = 1e-9  # between a formula and a fit
@@ -281,3 +287,93 @@ def fits_quietly(fit: Callable[[], Any]) -> Any:
         raise
     except Exception as error:
         raise InexactError(f"one fit on all rows says {type(error).__name__}: {str(error)[:100]}") from error
+
+
+_CELLS = 2**18  # of probabilities that several models give at a time, where one formula stands for them
+
+
+_CHECKED = 200  # rows about which a formula is compared with a fitted model
+
+
+def leave_each_out(training: Training) -> tuple[list[LeftOut], list[Any]]:
+    """Return a model without each row by one fit, and what is to be remembered; refuse where that is not exact."""
+    _check_leaves_one_out(training)
+    rows = np.arange(len(training.y)) if training.places is None else np.argsort(training.places)
+    positions, X, encoding = np.argsort(rows), take(training.samples.X, rows), Encoding(training.y[rows])
+    model, y = fresh(training.estimator), encoding.y.astype(np.intp)
+    fits_quietly(lambda: model.fit(X, y))
+    left_out = positions[[fold.held_out[0] for fold in training.folds]]
+    whole: Any = encoding.decoded(fits_quietly(lambda: LeaveOneOut.of(model, X, y, left_out)))
+    own = aligned(whole.own(), whole.classes_, training.classes)
+    fits_quietly(lambda: _check_by_fits(training, whole, own))
+    return [LeftOut(whole, fold) for fold in range(len(left_out))], training.remember_each(steady(own))
+
+
+def _check_leaves_one_out(training: Training) -> None:
+    """Refuse models and folds that no formula speaks of."""
+    leaves_one_out = all(len(fold.held_out) == 1 and fold.train is None for fold in training.folds)
+    if not leaves_one_out or len(training.folds) != len(training.y) or training.combine.holds_all_models:
+        raise InexactError("folds hold several rows")
+    if type(training.estimator) not in formulas():
+        raise InexactError(f"no formula is known for {type(training.estimator).__name__}")
+    if len(training.y) < FEWEST_ROWS or training.words is not None:
+        raise InexactError("there are few rows, or clusters")
+    if any(value is not None for value in training.fit_params.values()):
+        raise InexactError(f"fit takes {sorted(training.fit_params)}")
+
+
+def _check_by_fits(training: Training, whole: Any, own: Floats) -> None:
+    """Fit two models, of a row of the rarest class and of the row that was expected least, and compare them."""
+    held_out, n = np.array([fold.held_out[0] for fold in training.folds]), len(training.y)
+    columns = columns_of(training.y[held_out], training.classes)
+    rare, least = np.bincount(columns)[columns].argmin(), own[np.arange(n), columns].argmin()
+    rows = np.unique(np.concatenate([held_out[[rare, least]], np.linspace(0, n - 1, min(n, _CHECKED)).astype(np.intp)]))
+    about = whole.about(take(training.samples.X, rows))
+    for fold in {int(rare), int(least)}:
+        model = training.fit_model(fold)
+        expected = aligned(model.predict_proba(take(training.samples.X, rows)), model.classes_, training.classes)
+        given = aligned(about(np.array([fold]))[0], whole.classes_, training.classes)
+        difference = max(np.abs(given - expected).max(), np.abs(own[fold] - expected[rows == held_out[fold]]).max())
+        if not difference <= LARGEST_DIFFERENCE:
+            raise DifferingError(f"a model without one row differs from its formula by {difference:.2g}")
+
+
+class DifferingError(InexactError):
+    """A formula that was thought exact, and is not."""
+
+
+def warn_differing(error: DifferingError) -> None:
+    """Say that a shortcut was tried in vain: sets are right, and took as many fits as there are rows."""
+    warn_caller(
+        f"models without one row each are fitted one by one: {error}. Sets are as promised; the fit takes longer than "
+        "it would. Columns on very different scales are the usual reason: standardize X beforehand."
+    )
+
+
+def tally_left_out(whole: Any, kept: Sequence[Any], new: Samples, classes: NDArray[Any], combine: type[Tally]) -> Tally:
+    """Tally new samples under models that one formula stands for, some models at a time."""
+    about, tally = whole.about(new.X), combine(len(new), len(classes))
+    for models in blocks_of_models(whole, len(kept), len(new)):
+        said = steady(aligned(about(models), whole.classes_, classes))
+        folds = [kept[model] for model in models]
+        rows = new.stacked(len(models)).rows(said.reshape(-1, len(classes)))
+        check_rows(rows.probabilities, tally.add_models(folds, rows, new.ids), OF_ESTIMATOR, normalize=False)
+    return tally
+
+
+def blocks_of_models(whole: Any, n_models: int, n_rows: int) -> Iterator[NDArray[np.intp]]:
+    """Yield the numbers of models that are asked together, so that memory stays bounded."""
+    step = max(1, _CELLS // (n_rows * len(whole.classes_) * whole.formula.width))
+    for start in range(0, n_models, step):
+        yield np.arange(start, min(start + step, n_models))
+
+
+def mean_of_left_out(whole: Any, n_models: int, X: Any, classes: NDArray[Any]) -> NDArray[np.generic]:
+    """Return the mean of the probabilities of models that one formula stands for."""
+    n_rows = _num_samples(X)
+    total = np.zeros((n_rows, len(classes)))
+    for rows in chunks(n_rows, len(classes) * whole.formula.width):
+        about = whole.about(take(X, rows))
+        for models in blocks_of_models(whole, n_models, rows.stop - rows.start):
+            total[rows] += on_mean_grid(steady(aligned(about(models), whole.classes_, classes))).sum(axis=0)
+    return total / n_models

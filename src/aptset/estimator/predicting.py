@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Self, overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
-from sklearn.utils import get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routing_enabled, process_routing
 from sklearn.utils.validation import check_is_fitted
 
 from aptset import Acceptance, Calibration, CrossCalibration, PredictionSets
@@ -19,184 +17,20 @@ from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.conformal.checks import warn_no_promise
 from aptset.conformal.clusters import promised, refuse_guaranteed_clusters
 from aptset.conformal.importance import refuse_guaranteed
-from aptset.conformal.scheme import Promises, is_full
+from aptset.conformal.scheme import Promises
 from aptset.core import validate
 from aptset.core.labels import as_labels, check_length, columns_of
 from aptset.core.levels import Assurance, CellLevel, Level, alpha_of, check_alphas, check_level
 from aptset.core.randomization import NewU
-from aptset.core.tables import Backend, html_note, library_of, make_table
+from aptset.core.tables import Backend, library_of, make_table
 from aptset.estimator.checks import are_things
-from aptset.estimator.decisions import Decisions, promise_in_words
-from aptset.estimator.fitted import Fitted
-from aptset.estimator.fitting import mean_probabilities
-from aptset.estimator.storage import STATE, flat_scheme, flat_score, flatten, full_scheme, full_score, rebuild
+from aptset.estimator.decisions import check_decisions, frame_of_rows, promise_in_words
+from aptset.estimator.fitted import Fitted, mean_probabilities
 from aptset.kernels.formula import Floats
 
-_LEARNED = ("fitted_", "classes_", "models_", "n_calibration_", "unseen_label_chance_", "conformity_")
 
-
-class Conventions(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier with the settings of ``ConformalClassifier``, as scikit-learn sees it."""
-
-    def _keep(self, fitted: Fitted) -> Self:
-        """Write the fitted attributes, all at once: everything has worked."""
-        self.fitted_, self.classes_, self.models_ = fitted, fitted.rule.classes, fitted.models
-        self.n_calibration_, self.unseen_label_chance_ = fitted.held_out.n, fitted.rule.unseen_label_chance
-        self.conformity_ = fitted.rule.score
-        if fitted.fit_times is not None:  # what was read from a file was fitted elsewhere
-            self.fit_times_ = fitted.fit_times
-        for name in ("n_features_in_", "feature_names_in_"):
-            if fitted.models and hasattr(fitted.models[0], name):
-                setattr(self, name, getattr(fitted.models[0], name))
-            elif hasattr(self, name):
-                delattr(self, name)
-        names = fitted.rule.columns.names_as_array
-        if names is not None and fitted.models:
-            self.feature_names_in_ = names
-        return self
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of rows whose label is guessed right; labels may be of any kind that ``fit`` takes.
-
-        Examples
-        --------
-        >>> import aptset
-        >>> from datetime import date
-        >>> from sklearn.naive_bayes import GaussianNB
-        >>> X, days = [[0.0], [0.1], [3.0], [3.1]] * 5, [date(2024, 1, 1)] * 2 + [date(2024, 1, 2)] * 2
-        >>> aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X, days * 5).score(X, days * 5)
-        1.0
-        """
-        from sklearn.metrics import accuracy_score  # slow to load
-
-        guesses, labels = self.predict(X), y
-        if are_things(guesses):  # scikit-learn measures numbers and texts alone
-            labels = as_labels(y, "y")
-            check_length(labels, len(guesses), "y")
-            guesses, labels = (columns_of(named, self.classes_) for named in (guesses, labels))
-        return float(accuracy_score(labels, guesses, sample_weight=sample_weight))
-
-    def _asked(self, alpha: Any, assurance: Any) -> tuple[list[Level], bool]:
-        """Return the levels that were asked for, by default those of the settings, and whether they are several."""
-        sure = self.assurance if assurance is None else assurance
-        return check_alphas(self.alpha if alpha is None else alpha, sure)
-
-    def _asked_one(self, alpha: Any, assurance: Any) -> Level:
-        sure = self.assurance if assurance is None else assurance
-        return check_level(self.alpha if alpha is None else alpha, sure)
-
-    def _levels(self, alphas: list[Level], promises: Promises) -> list[Level]:
-        level = validate.one_of(self.level, ("nominal", "guaranteed"), "level")
-        for asked in alphas:
-            promises.check_assurance(asked)
-        if level == "nominal":
-            return alphas
-        refuse_guaranteed(promises.is_weighted)
-        if promises.has_clusters:
-            refuse_guaranteed_clusters()
-        change = promises.input_level
-        return [asked.mapped(change) if isinstance(asked, CellLevel) else change(asked) for asked in alphas]
-
-    def _fitted(self) -> Fitted:
-        check_is_fitted(self)
-        fitted: Fitted = self.fitted_.with_models()
-        return fitted
-
-    def _route(self, fit_params: dict[str, Any]) -> dict[str, Any]:
-        if not _routing_enabled():
-            return fit_params
-        routed: dict[str, Any] = process_routing(self, "fit", **fit_params).estimator.fit
-        return routed
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Pass the metadata of ``fit`` on to the estimator."""
-        mapping = MethodMapping().add(caller="fit", callee="fit")
-        return MetadataRouter(owner=self).add_self_request(self).add(estimator=self.estimator, method_mapping=mapping)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return settings and what was learned as plain values: skops then asks for this class alone."""
-        state: dict[str, Any] = dict(super().__getstate__())
-        if "fitted_" in state:
-            for name in _LEARNED:
-                state.pop(name, None)
-            state[STATE] = flatten(self.fitted_)
-        state["calibration"], state["conformity"] = flat_scheme(self.calibration), flat_score(self.conformity)
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        state = dict(state)
-        learned = state.pop(STATE, None)
-        state["calibration"] = full_scheme(state["calibration"], "this state")
-        state["conformity"] = full_score(state["conformity"], "this state")
-        state.setdefault("assurance", None)  # which older versions did not have
-        super().__setstate__(state)
-        if learned is not None:
-            self._keep(rebuild(learned))
-
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        settings = str(super().__repr__(N_CHAR_MAX))
-        if not hasattr(self, "fitted_"):
-            return settings
-        try:
-            (level,) = self._levels([self._asked_one(None, None)], self.fitted_.promises)
-            promise = self.fitted_.promise_in_words(level)
-        except (TypeError, ValueError) as error:  # settings changed since fit: show them all the same
-            promise = str(error)
-        return f"{settings}\n# {self.fitted_.in_words()}: {promise}"
-
-    def _html_repr(self) -> str:
-        """Return scikit-learn's diagram, and below it what is promised."""
-        diagram = str(super()._html_repr())
-        if not hasattr(self, "fitted_"):
-            return diagram
-        return diagram + html_note(repr(self).rpartition("\n# ")[2])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        if hasattr(self.estimator, "__sklearn_tags__"):
-            of_estimator = get_tags(self.estimator)
-            tags.input_tags = of_estimator.input_tags
-            if of_estimator.classifier_tags is not None:
-                tags.classifier_tags.poor_score = of_estimator.classifier_tags.poor_score
-        return tags
-
-
-def frame_of_rows(sets: PredictionSets, values: Floats, probabilities: Any, backend: Backend = "pandas") -> Any:
-    """Return the most likely label with its probability and its p-value, and the set with its size."""
-    chances = np.asarray(probabilities)
-    first, rows = chances.argmax(axis=1), np.arange(len(chances))
-    columns = {
-        "prediction": sets.classes[first].tolist(),
-        "probability": chances[rows, first],
-        "p_value": values[rows, first],
-        "size": sets.sizes,
-        "labels": [row.tolist() for row in sets],
-    }
-    return make_table(columns, backend, sets.row_names)
-
-
-def check_decisions(fitted: Fitted) -> Decisions:
-    """Return the held-out rows one by one; refuse where no promise about guesses is known."""
-    rule = fitted.rule
-    if fitted.decisions is None or rule.groups.kind == "overlap":
-        if is_full(rule.scheme):
-            why = "every row trains"
-        elif len(fitted.held_out.of_models) > 1:
-            why = "the guess is that of several models together, and no row was held out from all of them"
-        elif fitted.held_out.is_weighted or fitted.held_out.clusters is not None or rule.groups.kind == "overlap":
-            why = "nothing is known for weights, clusters or overlapping groups"
-        else:
-            why = "this classifier was saved by a version that kept no rows: fit it again"
-        raise ValueError(
-            "act_or_ask must have calibration rows that the model was not trained on, all of equal weight; "
-            f"{why}. Use calibration='split' (or a FrozenEstimator) without weights, or "
-            "aptset.learn_acceptance on other rows."
-        )
-    return fitted.decisions
-
-
-class Answering(Conventions):
-    """All that can be asked once ``fit`` has kept what it learned."""
+class Answering(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """All that can be asked of a classifier once ``fit`` has kept what it learned."""
 
     @overload
     def predict_set(
@@ -532,3 +366,50 @@ class Answering(Conventions):
         check_is_fitted(self)
         (level,) = self._levels([self._asked_one(alpha, None)], self.fitted_.promises)
         return alpha_of(level)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows whose label is guessed right; labels may be of any kind that ``fit`` takes.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> from datetime import date
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> X, days = [[0.0], [0.1], [3.0], [3.1]] * 5, [date(2024, 1, 1)] * 2 + [date(2024, 1, 2)] * 2
+        >>> aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X, days * 5).score(X, days * 5)
+        1.0
+        """
+        from sklearn.metrics import accuracy_score  # slow to load
+
+        guesses, labels = self.predict(X), y
+        if are_things(guesses):  # scikit-learn measures numbers and texts alone
+            labels = as_labels(y, "y")
+            check_length(labels, len(guesses), "y")
+            guesses, labels = (columns_of(named, self.classes_) for named in (guesses, labels))
+        return float(accuracy_score(labels, guesses, sample_weight=sample_weight))
+
+    def _asked(self, alpha: Any, assurance: Any) -> tuple[list[Level], bool]:
+        """Return the levels that were asked for, by default those of the settings, and whether they are several."""
+        sure = self.assurance if assurance is None else assurance
+        return check_alphas(self.alpha if alpha is None else alpha, sure)
+
+    def _asked_one(self, alpha: Any, assurance: Any) -> Level:
+        sure = self.assurance if assurance is None else assurance
+        return check_level(self.alpha if alpha is None else alpha, sure)
+
+    def _levels(self, alphas: list[Level], promises: Promises) -> list[Level]:
+        level = validate.one_of(self.level, ("nominal", "guaranteed"), "level")
+        for asked in alphas:
+            promises.check_assurance(asked)
+        if level == "nominal":
+            return alphas
+        refuse_guaranteed(promises.is_weighted)
+        if promises.has_clusters:
+            refuse_guaranteed_clusters()
+        change = promises.input_level
+        return [asked.mapped(change) if isinstance(asked, CellLevel) else change(asked) for asked in alphas]
+
+    def _fitted(self) -> Fitted:
+        check_is_fitted(self)
+        fitted: Fitted = self.fitted_.with_models()
+        return fitted

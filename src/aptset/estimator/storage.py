@@ -11,49 +11,36 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import fields
 from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from aptset import Gridded, LabelBands, Ordered, Prevalence, Tempered
 from aptset.calibration.storage import (
-    chance_facts,
     check_stored_groups,
     common_facts,
     describe_scheme,
-    describe_score,
     find_scheme,
-    find_score,
+    read_common,
 )
 from aptset.calibration.stored_fields import (
     CLUSTERS,
     COMMON,
     SCORES,
     cluster_facts,
-    clusters_from,
     measure_fields,
     n_below,
     score_rules,
-    score_tensors,
-    scores_from,
     sizes_of_groups,
 )
-from aptset.conformal import CALIBRATIONS
-from aptset.conformal.scheme import Scheme, is_full
 from aptset.core.files import atomic_path, check_target_folder
-from aptset.core.groups import Groups, flat_groups, full_groups, groups_labels, is_pair
-from aptset.core.labels import columns_of
-from aptset.core.levels import Assurance, check_assurance, check_level
-from aptset.core.randomization import Randomization
+from aptset.core.groups import groups_labels, is_pair
 from aptset.core.store import (
-    FORMAT,
     Facts,
     Field,
     Rules,
@@ -69,187 +56,13 @@ from aptset.core.store import (
     unknown_kind,
     write,
 )
+from aptset.estimator.columns import are_stored_features
 from aptset.estimator.decisions import SIZES as DECISION_SIZES
 from aptset.estimator.decisions import TENSORS as DECISION_TENSORS
-from aptset.estimator.decisions import decision_rules, decisions_of
-from aptset.estimator.encoding import LabelledModel
-from aptset.estimator.fitted import Fitted, Rule
-from aptset.estimator.full_conformal import is_consistent as full_is_consistent
-from aptset.estimator.learning import Member
-from aptset.estimator.leave_one_out import LeaveOneOut, LeftOut, formulas, is_consistent
-from aptset.estimator.named_columns import NamedColumns, are_stored_features
-from aptset.estimator.stored_models import need_skops
-from aptset.scores import SCORES as SCORES_BY_NAME
-from aptset.scores import Score
-
-STATE = "state of aptset"  # where a pickle or a skops file keeps it, instead of objects of ours
-
-
-def flatten(fitted: Fitted) -> dict[str, Any]:
-    """Return all of it without an object of ours; a scheme or a score of the user's own stays as it is."""
-    rule = fitted.rule
-    models, n_members = fitted.models, 0
-    if models and isinstance(models[0], Member):  # of one ensemble, which is kept once
-        models, n_members = [models[0].ensemble], len(models)
-    if models and isinstance(models[0], LeftOut):  # of one formula, which is kept once
-        models, n_members = [models[0].whole], len(models)
-    return {
-        "format": FORMAT,
-        "scheme": flat_scheme(rule.scheme),
-        "score": flat_score(rule.score),
-        "key": str(rule.key),
-        **chance_facts(rule.chance),
-        "group_setting": flat_setting(rule.group_setting),
-        "groups": flat_groups(rule.groups),
-        "classes": rule.classes,
-        "unseen_label_chance": float(rule.unseen_label_chance),
-        "training_rows": None if rule.training_rows is None else list(rule.training_rows),
-        "tensors": {
-            **score_tensors(fitted.held_out),
-            **({} if fitted.decisions is None else fitted.decisions.tensors()),
-        },
-        **cluster_facts(fitted.held_out),
-        "weighing": rule.weighing,
-        **_flat_features(rule.columns),
-        "n_members": n_members,
-        "models": [model.model if isinstance(model, LabelledModel) else model for model in models],
-        "labels": [_columns_of_model(model, rule.classes) for model in models],
-    }
-
-
-def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
-    """Return what was flattened."""
-    classes: NDArray[Any] = state["classes"]
-    groups = full_groups(state["groups"])
-    setting = full_setting(state["group_setting"], groups, classes)
-    chance = Randomization(state["u"], bool(state["randomized"]), float(state["copies"]))
-    scheme, score = full_scheme(state["scheme"], where), full_score(state["score"], where)
-    unseen = float(state["unseen_label_chance"])
-    clusters = state.get("clusters")
-    rule = Rule(scheme, score, int(state["key"]), chance, setting, groups, classes, unseen, state.get("weighing"))
-    features = NamedColumns.of_json(state["features"]) if state.get("features") else NamedColumns()
-    trained = state.get("training_rows")
-    trained = None if trained is None else (int(trained[0]), int(trained[1]))
-    rule = replace(rule, cluster_column=clusters and clusters["column"], columns=features, training_rows=trained)
-    models = [
-        model if columns is None else LabelledModel(model, classes[np.asarray(columns, dtype=np.intp)])
-        for model, columns in zip(state["models"], state["labels"], strict=True)
-    ]
-    tensors = state["tensors"]
-    if state["n_members"]:
-        kind = Member if "judges" in tensors else LeftOut
-        if kind is LeftOut:
-            check_left_out(where, models[0], state["n_members"])
-        models = [kind(models[0], number) for number in range(state["n_members"])]
-    if is_full(scheme) and models:
-        n_cells, whole = len(groups.names), getattr(models[0], "model", None)
-        if not full_is_consistent(whole, len(tensors["judges"]), len(classes), n_cells):
-            raise damaged(where, "its model must hold the rows of full conformal prediction")
-    if clusters is not None:
-        return Fitted(rule, clusters_from(where, clusters, tensors, groups), models, decisions_of(tensors))
-    return Fitted(rule, scores_from(tensors, groups), models, decisions_of(tensors))
-
-
-def _flat_features(features: NamedColumns) -> dict[str, Any]:
-    """Return the columns of the frame that came to fit, if one did."""
-    return {"features": features.as_json()} if features.columns else {}
-
-
-def check_left_out(where: str, whole: Any, n_models: int) -> None:
-    """Refuse members without judges that are not models which leave one row out each."""
-    whole = whole.model if isinstance(whole, LabelledModel) else whole
-    is_whole = isinstance(whole, LeaveOneOut) and type(whole.model) in formulas()
-    if not is_whole or not is_consistent(whole, n_models):
-        raise damaged(where, "its members must be models that leave one of its rows out each")
-    try:
-        _ = whole.formula
-    except Exception as error:  # another version of scikit-learn, or numbers that nobody fitted
-        raise ValueError(
-            f"{where} has models that are worked out from their rows, and cannot be here: {error}. Fit it again."
-        ) from error
-
-
-def _columns_of_model(model: Any, classes: NDArray[Any]) -> list[int] | None:
-    """Return which of the classes a model's numbers stand for; None if it knows the labels themselves."""
-    return columns_of(model.labels, classes).tolist() if isinstance(model, LabelledModel) else None
-
-
-def flat_setting(setting: Any) -> Any:
-    """Return a setting of groups without bands of labels, which the groups themselves say."""
-    if is_pair(setting):
-        return [setting[0], None if groups_labels(setting[1]) else setting[1]]
-    return None if groups_labels(setting) else setting
-
-
-def full_setting(stored: Any, groups: Groups, classes: NDArray[Any]) -> Any:
-    """Return the setting that was flattened."""
-    if isinstance(stored, list):
-        of_rows, of_labels = stored
-        return of_rows, bands_of(groups, classes) if of_labels is None else of_labels
-    return bands_of(groups, classes) if groups.kind == "band" else stored
-
-
-def bands_of(groups: Groups, classes: NDArray[Any]) -> LabelBands:
-    """Return the setting that labels and their bands stand for."""
-    assert groups.bands is not None
-    names = groups.names if groups.rows is None else [label for _, label in groups.names]
-    return LabelBands(dict(zip(classes.tolist(), [names[band] for band in groups.bands], strict=True)))
-
-
-def flat_level(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return alpha and assurance as plain values; an assurance that nobody asked for is left out, as it always was."""
-    alpha, sure = settings["alpha"], check_assurance(settings["assurance"])
-    of_level: dict[str, Any] = {"alpha": alpha}
-    if isinstance(alpha, Mapping):
-        of_level["alpha"] = [[name, float(part)] for name, part in alpha.items()]
-    return of_level if sure is None else {**of_level, "assurance": [float(sure.confidence), sure.simultaneous]}
-
-
-def full_level(settings: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return the alpha and the assurance that were flattened."""
-    alpha, sure = settings.get("alpha", 0.1), settings.get("assurance")
-    try:
-        if isinstance(alpha, list):
-            check_level(alpha := dict(map(tuple, alpha)))
-        sure = sure if sure is None else Assurance(*sure)
-    except (TypeError, ValueError) as error:
-        raise damaged(
-            where, "its alpha and its assurance must be numbers in (0, 1), or a level for each name"
-        ) from error
-    return {"alpha": alpha, "assurance": sure}
-
-
-def flat_scheme(scheme: Any) -> Any:
-    """Return the name and the settings of a scheme of the library; anything else as it is."""
-    for name, kind in CALIBRATIONS.items():
-        if type(scheme) is kind:
-            return {"name": name, "settings": {field.name: getattr(scheme, field.name) for field in fields(scheme)}}
-    return scheme
-
-
-def full_scheme(stored: Any, where: str) -> Scheme:
-    """Return the scheme that was flattened."""
-    if isinstance(stored, dict):
-        return find_scheme(where, {"name": stored["name"], "settings": {}, "caveat": ""}, stored["settings"])
-    scheme: Scheme = stored
-    return scheme
-
-
-def flat_score(score: Any) -> Any:
-    """Return the name and the settings of a score of the library; anything else as it is."""
-    inner = score
-    while isinstance(inner, Tempered | Gridded):
-        inner = inner.score
-    return describe_score(score) if type(inner) in (*SCORES_BY_NAME.values(), Ordered, Prevalence) else score
-
-
-def full_score(stored: Any, where: str) -> Score:
-    """Return the score that was flattened."""
-    if isinstance(stored, dict):
-        return find_score(where, stored)
-    score: Score = stored
-    return score
-
+from aptset.estimator.decisions import decision_rules
+from aptset.estimator.fitted import Fitted
+from aptset.estimator.state import flat_features, flat_level, flat_setting, flatten, full_level, rebuild
+from aptset.estimator.stored_models import need_skops, read_models
 
 FACTS = "classifier.aptset"
 _DIGITS = 12  # of the digest in the name of a file of models
@@ -408,7 +221,7 @@ def _describe(fitted: Fitted, state: dict[str, Any], settings: dict[str, Any]) -
         **common_facts(rule.score, rule.classes, fitted.held_out, rule.key, rule.chance),
         "n": of_measure["n"],
         **cluster_facts(fitted.held_out),
-        **_flat_features(rule.columns),
+        **flat_features(rule.columns),
         "scores_hash": of_measure["scores_hash"],
         "settings": {name: _plain(value) for name, value in settings.items()},
         "group_setting": _plain(state["group_setting"]),
@@ -515,3 +328,64 @@ def check_table(folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(dialect, dict) or {*map(type, dialect.values())} != {str} or len(dialect) != 2:
         raise unknown_kind(folder, "dialect of its table", dialect)
     return {**table, "dialect": dialect}
+
+
+def load_folder(
+    folder: Path, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
+) -> tuple[Any, Facts]:
+    """Return a classifier and the facts of its folder."""
+    from aptset.estimator.classifier import ConformalClassifier
+
+    trust = [trust] if isinstance(trust, str) else list(trust)
+    facts, tensors = read_folder(folder)
+    try:
+        common = read_common(folder, facts, scores, trust)
+        settings = _check_settings(folder, facts, ConformalClassifier._get_param_names())
+        models = read_models(folder, _model_bytes(folder, facts["models"]), facts, trust)
+        scheme = find_scheme(folder, facts["scheme"], models["calibration"])
+    except (ValueError, FileNotFoundError):
+        if read_folder(folder)[0]["models"] == facts["models"]:
+            raise
+        return load_folder(folder, scores, trust)  # it was saved anew in the meantime
+    counts = tensors.pop("label_counts").tolist()
+    labels = np.split(tensors.pop("labels"), np.cumsum(np.maximum(counts, 0))[:-1])
+    state = {
+        **facts,
+        **models,
+        "scheme": scheme,
+        "score": common.score,
+        "classes": common.classes,
+        "tensors": tensors,
+        "labels": [None if count < 0 else part for part, count in zip(labels, counts, strict=True)],
+    }
+    fitted = rebuild(state, str(folder))
+    for name, value in (("calibration", scheme), ("conformity", common.score)):
+        settings[name] = value if settings[name] is None else settings[name]
+    if common.groups.kind in ("band", "pair"):
+        settings["groups"] = fitted.rule.group_setting
+    settings |= full_level(settings, str(folder))
+    return ConformalClassifier(models["estimator"], **settings)._keep(fitted), facts
+
+
+def _model_bytes(folder: Path, stored: Facts) -> bytes:
+    """Return what stands in the file of models, which must match its digest."""
+    path = folder / stored["name"]
+    if not path.is_file():
+        raise damaged(folder, f"{stored['name']} is missing")
+    content: bytes = path.read_bytes()
+    if blake2b(content, digest_size=16).hexdigest() != stored.get("digest"):
+        raise damaged(folder, f"{stored['name']} does not match its digest")
+    return content
+
+
+def _check_settings(folder: Path, facts: Facts, known: Iterable[str]) -> dict[str, Any]:
+    """Return the settings of the constructor but for the estimator, which is among the models."""
+    settings = dict(facts["settings"])
+    unknown = sorted(settings.keys() - (set(known) - {"estimator"}))
+    if unknown:
+        raise unknown_kind(folder, "setting", unknown[0])
+    if not {"calibration", "conformity"} <= settings.keys():
+        raise damaged(folder, "its settings are incomplete")
+    if facts["known_classes"] is not None:
+        settings["classes"] = check_stored_labels(folder, facts["known_classes"], "known classes")
+    return settings

@@ -25,9 +25,8 @@ from sklearn.frozen import FrozenEstimator
 
 from aptset import AcceptanceThreshold, Calibration, ConformalClassifier, evaluate, report
 from aptset.core.levels import check_level
-from aptset.estimator.encoding import LabelledModel
-from aptset.estimator.learning import Member
-from aptset.estimator.named_columns import ColumnOfFit, NamedColumns
+from aptset.estimator.columns import ColumnOfFit, NamedColumns
+from aptset.estimator.models import LabelledModel, Member
 from aptset.mlflow.native_models import as_taken, flavour_of, save_native
 from aptset.mlflow.served import ACCEPTANCE, MODELS, SETS, Description, load_sets
 

@@ -19,8 +19,8 @@ from aptset import Calibration, PredictionSets, load
 from aptset.core.row_seeds import is_missing
 from aptset.core.store import damaged
 from aptset.core.tables import matrix_of_table
-from aptset.estimator.encoding import LabelledModel
-from aptset.estimator.named_columns import NamedColumns, missing_columns
+from aptset.estimator.columns import NamedColumns, missing_columns
+from aptset.estimator.models import LabelledModel
 from aptset.kernels.formula import Floats
 from aptset.mlflow.native_models import load_native
 

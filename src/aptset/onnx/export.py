@@ -219,7 +219,7 @@ def _conversion(classifier: Any, model: Any) -> Any:
         return model
     from sklearn.frozen import FrozenEstimator
 
-    from aptset.estimator.encoding import LabelledModel
+    from aptset.estimator.models import LabelledModel
 
     estimator = classifier.models_[0]
     while isinstance(estimator, LabelledModel | FrozenEstimator):  # which no converter knows

@@ -31,14 +31,12 @@ from aptset.conformal.measure import Measure
 from aptset.core.levels import Level
 from aptset.core.matrix import OF_ESTIMATOR
 from aptset.core.row_seeds import row_seeds
-from aptset.estimator.decisions import confidence_and_u, promise_in_words
-from aptset.estimator.encoding import LabelledModel
+from aptset.estimator.columns import NUMBERS
+from aptset.estimator.decisions import check_decisions, confidence_and_u, promise_in_words
 from aptset.estimator.fitted import Fitted
 from aptset.estimator.fitting import Samples
-from aptset.estimator.loading import load_folder
-from aptset.estimator.named_columns import NUMBERS
-from aptset.estimator.predicting import check_decisions
-from aptset.estimator.storage import FACTS
+from aptset.estimator.models import LabelledModel
+from aptset.estimator.storage import FACTS, load_folder
 
 _KNOWN = ("rows", "ids", "groups", "alpha", "p_values")
 _LONGEST_ID = 200
