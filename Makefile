@@ -40,7 +40,7 @@ test-models: $(VENV)/tested
 test-engines: $(VENV)/tested java
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'moto[server]' fsspec 'dask[dataframe,distributed]>=2026.1.1' 'pyspark>=4.0.1'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile tests_engines
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset.dask aptset.dask.calibrating
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset.dask
 
 java:
 	@command -v java > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null || \

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import aptset
-from aptset.cli import checks
+from aptset.cli import evaluation_jobs
 from shell import failure, run, write
 
 
@@ -142,17 +142,17 @@ def test_the_first_row_whose_set_holds_a_label_twice_is_named(monkeypatch, tmp_p
     """Whether labels are marked or sorted."""
     generator = np.random.default_rng(7)
     for n_names, marks in ((3, 1), (3, 2**24), (9, 1), (9, 60 * 9)):
-        monkeypatch.setattr(checks, "_MOST_MARKS", marks)
+        monkeypatch.setattr(evaluation_jobs, "_MOST_MARKS", marks)
         sets = [generator.permutation(n_names)[: generator.integers(n_names + 1)] for _ in range(60)]
         for wrong in ((), (59,), (17, 40)):
             for number in wrong:
                 sets[number] = np.append(sets[number], generator.integers(n_names)).repeat(2)
             row, members = np.repeat(np.arange(60), [len(one) for one in sets]), np.concatenate(sets).astype(np.intp)
             if not wrong:
-                checks.check_distinct_members(tmp_path, 100, row, members, n_names)
+                evaluation_jobs.check_distinct_members(tmp_path, 100, row, members, n_names)
                 continue
             with pytest.raises(
                 ValueError, match=f"row {100 + wrong[0]}, column 'set': labels of a set must be distinct"
             ):
-                checks.check_distinct_members(tmp_path, 100, row, members, n_names)
-    checks.check_distinct_members(tmp_path, 0, row[:0], members[:0], 1)
+                evaluation_jobs.check_distinct_members(tmp_path, 100, row, members, n_names)
+    evaluation_jobs.check_distinct_members(tmp_path, 0, row[:0], members[:0], 1)

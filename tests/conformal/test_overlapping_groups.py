@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 import aptset
 from aptset import Overlapping
-from aptset.cli.models import facts_in_words, facts_of
+from aptset.cli.artefacts import facts_in_words, facts_of
 from forging import forge, taken_apart
 
 KEYED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)

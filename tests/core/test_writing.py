@@ -10,7 +10,7 @@ import tempfile
 
 import pytest
 
-from aptset.cli import discovery as opening
+from aptset.cli import stores as opening
 from aptset.core import files as writing
 
 # A signal at the worst moment: the file is made, and nobody has heard of it yet.

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import aptset
-from aptset.cli.serving import load_any
+from aptset.cli.raw_rows import load_any
 from service import fitted, people, records
 from shell import run
 

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from aptset import ConformalClassifier, PredictionSets, coverage, mean_size, size_given_coverage
-from aptset.cli.probability_jobs import write_json
+from aptset.cli.writing import write_json
 from aptset.core import validate
 from aptset.core.randomization import all_at_once
 from aptset.estimator.storage import save_classifier

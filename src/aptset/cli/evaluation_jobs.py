@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,16 +19,8 @@ from numpy.typing import NDArray
 from aptset import Evaluation
 from aptset.arrow.formats import TableFile, check_row_count
 from aptset.arrow.layout import as_texts, filled_numbers, plain_label
-from aptset.cli.checks import (
-    about_skipped,
-    check_columns,
-    check_distinct_members,
-    check_label_column,
-    check_sets_column,
-    check_some_labelled,
-    check_which_sets,
-)
-from aptset.core.levels import check_level
+from aptset.cli.files import about_skipped, check_columns, check_some_labelled
+from aptset.core.levels import check_level, shown_alpha
 from aptset.core.runner import counting
 from aptset.core.validate import warn_caller
 from aptset.metrics.running_sums import Codes, RunningSums
@@ -173,3 +166,58 @@ def _outcome(
     covered[row[in_truth[members.of_rows] == truth.of_rows[row]]] = True
     held = {members.names[code] for code in np.flatnonzero(np.bincount(members.of_rows)).tolist()}
     return np.bincount(row, minlength=len(lengths)), covered, held
+
+
+def check_label_column(path: Path, column: str, labels: Any, start: int, way_out: str) -> None:
+    """Refuse rows whose true label is unknown; labels are positions in names."""
+    missing = labels.of_rows == labels.names.index(None)
+    if missing.any():
+        row = start + int(np.argmax(missing))
+        raise ValueError(f"{path}, row {row}, column {column!r}: the label is missing.{way_out}")
+
+
+def check_which_sets(path: Path, names: list[str], alpha: Any) -> str:
+    """Return the column of sets: that of the level, where columns carry one; "set" where there is one level."""
+    if isinstance(alpha, dict):
+        name = f"set {shown_alpha(check_level(alpha))}"
+        return name if name in names else "set"
+    of_levels = [name for name in names if re.fullmatch(r"set \d[\d.e-]*", name)]
+    called = () if alpha is None else (f"set {float(alpha)!r}", f"set {alpha:g}")  # all digits where six are too few
+    for name in called:
+        if name in of_levels:
+            return name
+    if of_levels and (len(of_levels) > 1 or "set" in names or alpha is not None):
+        shown = " or ".join(f"--alpha {name.removeprefix('set ')}" for name in of_levels[:4])
+        raise ValueError(f"{path} has the columns {', '.join(map(repr, of_levels[:4]))}: say which by {shown}.")
+    return of_levels[0] if of_levels else "set"
+
+
+def check_sets_column(path: Path, kind: Any) -> str:
+    """Return how a column holds sets: as lists, or as texts joined by |."""
+    import pyarrow as pa
+
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return "lists"
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)):
+        raise ValueError(f"{path} must have sets in its column 'set', lists or texts joined by |; it has {kind}.")
+    return "texts"
+
+
+_MOST_MARKS = 2**24
+
+
+def check_distinct_members(
+    path: Path, start: int, row: NDArray[np.intp], members: NDArray[np.intp], n_names: int
+) -> None:
+    """Refuse sets that hold a label twice; rows stand upward."""
+    pairs, n_marks = row * n_names + members, (int(row[-1]) + 1) * n_names if len(row) else 0
+    if n_marks <= _MOST_MARKS:  # a mark for every label of every row: sooner than sorting, where they are not too many
+        marks = np.zeros(n_marks, dtype=np.bool_)
+        marks[pairs] = True
+        if np.count_nonzero(marks) == len(pairs):
+            return
+    pairs.sort()
+    twice = np.flatnonzero(pairs[1:] == pairs[:-1])
+    if len(twice):
+        number = start + int(pairs[twice[0]] // n_names)
+        raise ValueError(f"{path}, row {number}, column 'set': labels of a set must be distinct; one appears twice.")

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from aptset import Confidence
 from aptset.arrow.formats import (
     BATCH_ROWS,
-    Dialect,
     TableFile,
     check_row_count,
     check_rows_present,
@@ -29,16 +26,7 @@ from aptset.arrow.formats import (
     of_even_length,
 )
 from aptset.arrow.formats.arrays import ArrayFile
-from aptset.arrow.layout import as_coded_texts, as_numbers, as_texts, of_texts
-from aptset.arrow.predicting import columns_of_sets, names_of_sets
-from aptset.cli.checks import (
-    check_columns,
-    check_distinct_columns,
-    check_flat_columns,
-    check_sets_file,
-    check_weight_column,
-)
-from aptset.core.files import as_utf8, atomic_path
+from aptset.arrow.layout import as_coded_texts, as_numbers, as_texts
 from aptset.core.labels import Coded
 
 # The matrix of some rows, their labels, the columns that travel along, and those that folders stand for.
@@ -221,177 +209,84 @@ class ProbabilityFile:
         return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or is_open)
 
 
-CONFIDENCE = Confidence._fields
+def check_columns(path: Path, holds: bool, what: str, names: list[Any], wanted: Sequence[str] = ()) -> None:
+    """Refuse a file without the columns that are needed; one that is nearly called as a ``wanted`` one is named."""
+    if not holds:
+        shown = ", ".join(map(str, names[:12])) + (", ..." if len(names) > 12 else "")
+        similar_names = [
+            similar for name in wanted if name not in names and (similar := _near(name, names)) is not None
+        ]
+        hint = f" Did you mean {', '.join(map(repr, similar_names[:3]))}?" if similar_names else ""
+        raise ValueError(f"{path} must have {what}; it has {shown or 'none'}.{hint}")
 
 
-def columns_of_confidence(rows: Confidence) -> dict[str, pa.Array]:
-    """Return the guess of each row as a text, and the numbers about it."""
-    guess, *numbers = rows
-    texts = of_texts([str(label) for label in guess.tolist()])
-    return dict(zip(CONFIDENCE, [texts, *map(pa.array, numbers)], strict=True))
+def _near(name: str, names: list[Any]) -> str | None:
+    """Return the name that is nearest to one that is not there, if one is near."""
+    plain = {str(other).casefold().strip(): str(other) for other in names}
+    matches = get_close_matches(name.casefold().strip(), list(plain), n=1, cutoff=0.75)
+    return plain[matches[0]] if matches else None
 
 
-class SetsWriter:
-    """Writes sets batch by batch to parquet or CSV; the file appears when the writer is closed without an error.
+def check_distinct_columns(path: Path, names: list[str]) -> None:
+    """Refuse two columns of one name: nobody knows which is meant."""
+    if len(set(names)) != len(names):
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        shown = ", ".join(map(repr, twice[:4])) + (", ..." if len(twice) > 4 else "")
+        raise ValueError(
+            f"{path} must have distinct column names; more than once: {shown}. Rename or delete one of each."
+        )
 
-    Labels of parquet keep their type. ``types`` are those that columns of texts have in parquet, which knows types;
-    ``dialect`` is how a CSV is written.
-    """
 
-    def __init__(
-        self,
-        path: Path,
-        names: list[str],
-        classes: Sequence[Any],
-        alphas: Sequence[Any] = (0.1,),
-        types: Mapping[str, pa.DataType] | None = None,
-        dialect: Dialect | None = None,
-        more: Sequence[str] = (),
-    ) -> None:
-        self.names = names_of_sets(alphas, names)
-        added = [*(name for pair in self.names for name in pair), *more]
-        texts = [str(label) for label in classes]
-        self._is_csv = check_sets_file(path, names, texts, added) == "csv"
-        self._path, self._types, self._dialect = path, types or {}, dialect
-        is_typed = not self._is_csv and not any(isinstance(label, str) for label in classes)
-        self._classes = pa.array(list(classes)) if is_typed else of_texts(texts)
-        self._context = atomic_path(path)
-        self._temporary = self._context.__enter__()
-        self._writer: Any = None
-        self._alphas, self._rows, self._labels, self._empty = alphas, 0, 0, 0
-
-    def write(self, others: dict[str, pa.Array], sets: Sequence[Any], more: Confidence | None = None) -> None:
-        """Write some rows: the columns that travel along, for each level the size and labels of each set, and more."""
-        if self._is_csv:
-            check_flat_columns(self._path, pa.schema([(name, column.type) for name, column in others.items()]))
-        else:
-            others = {name: in_type(column, self._types.get(name)) for name, column in others.items()}
-        made = columns_of_sets(sets, self.names, self._classes)
-        if self._is_csv:
-            made |= {labels: _joined(made[labels]) for _, labels in self.names}
-        columns = {**others, **made, **({} if more is None else columns_of_confidence(more))}
-        table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
-        if self._writer is None:
-            path = as_utf8(self._temporary)
-            if self._is_csv and self._dialect is not None:
-                self._writer = LinesWriter(self._temporary, list(columns), self._dialect)
-            else:
-                self._writer = (pa_csv.CSVWriter if self._is_csv else pq.ParquetWriter)(path, table.schema)
-        self._writer.write_table(table)
-        first = sets[0]
-        self._rows, self._labels = self._rows + len(first), self._labels + len(first.indices)
-        self._empty += int((first.sizes == 0).sum())
-
-    def done(self) -> dict[str, Any]:
-        """Return what was written: rows, and at the first level the mean size and how many sets are empty."""
-        rows, alpha = self._rows, self._alphas[0]
-        done = {"rows": rows, "alpha": alpha, "mean_size": self._labels / rows if rows else 0.0, "empty": self._empty}
-        return {**done, "out": str(self._path), "columns": self.names}
-
-    def __enter__(self) -> SetsWriter:
-        return self
-
-    def close(self) -> None:
-        """Write what is left; the file takes its place at the end of the block."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
-    def __exit__(self, *failure: Any) -> None:
+def check_weight_column(path: Path, column: str, values: Any, start: int) -> Any:
+    """Return weights as numbers; those of a CSV come as texts."""
+    weights = np.empty(len(values))
+    for row, value in enumerate(values.to_pylist()):
         try:
-            self.close()
-        except BaseException:
-            self._context.__exit__(*sys.exc_info())
-            raise
-        self._context.__exit__(*failure)
+            weights[row] = float(value.replace(",", ".") if isinstance(value, str) and "." not in value else value)
+        except (TypeError, ValueError):
+            what = "missing" if value is None else f"{str(value)[:40]!r}, which is no number"
+            raise ValueError(f"{path}, row {start + row}, column {column!r}: the weight is {what}.") from None
+    return weights
 
 
-def _joined(lists: Any) -> Any:
-    """Return lists of labels as texts."""
-    return pa.array(["|".join(row) for row in lists.to_pylist()], pa.string())
+def check_same_classes(path: Path, classes: list[str], wanted: list[str]) -> list[int]:
+    """Return where each class of the calibration is among the columns of a file."""
+    where = {name: column for column, name in enumerate(classes)}
+    if len(classes) != len(wanted) or where.keys() != set(wanted):
+        missing = [name for name in wanted if name not in where]
+        extra = sorted(where.keys() - set(wanted))
+        raise ValueError(
+            f"{path} must have one column of probabilities for each class of the calibration; missing "
+            f"{missing[:6]}, unknown {extra[:6]}. Rename the columns, or pass the start of their names, such "
+            "as --prefix p_."
+        )
+    return [where[name] for name in wanted]
 
 
-class LinesWriter:
-    """Writes tables as CSV in any dialect. Cells stay as they are written, with quotes where they need them."""
-
-    def __init__(self, path: Path, names: list[str], dialect: Dialect) -> None:
-        self._dialect = dialect
-        self._stream = path.open("w", encoding=dialect.encoding, newline="")
-        self.write_table(pa.table({str(number): [name] for number, name in enumerate(names)}))
-
-    def write_table(self, table: pa.Table) -> None:
-        """Write some rows."""
-        cells = [self._cells(column) for column in table.columns]
-        lines = pc.binary_join_element_wise(*cells, pa.scalar(self._dialect.separator, pa.large_string()))
-        try:
-            self._stream.writelines(f"{line}\n" for line in lines.to_pylist())
-        except UnicodeEncodeError as error:
-            raise ValueError(
-                f"the output must be in the encoding of the input, {self._dialect.encoding}, which cannot "
-                f"write {error.object[error.start : error.end]!r}. Leave --same-dialect out, or write "
-                ".parquet."
-            ) from error
-
-    def _cells(self, column: Any) -> Any:
-        plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-        try:
-            texts = plain.cast(pa.large_string())
-        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-            texts = pa.chunked_array([pa.array(as_texts(plain), pa.large_string())])
-        texts = pc.fill_null(texts, "")
-        special = f'["\r\n{re.escape(self._dialect.separator)}]'
-        quote, nothing = (pa.scalar(mark, pa.large_string()) for mark in ('"', ""))
-        quoted = pc.binary_join_element_wise(quote, pc.replace_substring(texts, '"', '""'), quote, nothing)
-        return pc.if_else(pc.match_substring_regex(texts, special), quoted, texts)
-
-    def close(self) -> None:
-        """Write what is left."""
-        self._stream.close()
-
-
-_WHOLE, _NUMBER = r"^-?(0|[1-9]\d{0,17})$", r"^[-+]?(0|[1-9]\d*)?(\.\d*)?([eE][-+]?\d+)?$"
-_CANDIDATES = {
-    pa.int64(): _WHOLE,
-    pa.float64(): _NUMBER,
-    pa.bool_(): r"^(true|false|True|False|TRUE|FALSE)$",
-    pa.date32(): r"^\d{4}-\d{2}-\d{2}$",
-    pa.timestamp("us"): r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?$",
-}
-
-
-def types_of(file: TableFile) -> dict[str, pa.DataType]:
-    """Return the types that the cells of a CSV have, all of them: numbers, truth values, dates; texts otherwise.
-
-    What would not be the same number when it is written again, such as 007, is a text.
-    """
-    if not file.is_text:
-        return {}
-    open_types = {name: list(_CANDIDATES) for name in file.names}
-    filled = set[str]()
-    for batch in file.batches():
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            cells = _with_points(column, name in file.decimals)
-            filled |= {name} if column.null_count < len(column) else set()
-            open_types[name] = [kind for kind in open_types[name] if _all_are(cells, kind)]
-    return {name: kinds[0] for name, kinds in open_types.items() if kinds and name in filled}
-
-
-def _all_are(cells: Any, kind: pa.DataType) -> bool:
-    if pc.all(pc.match_substring_regex(cells, _CANDIDATES[kind])).as_py() is False:
-        return False
+@contextmanager
+def shifted_rows(path: Path, start: int, numbers: Sequence[int] | None = None) -> Iterator[None]:
+    """Name the file, and count rows from its beginning instead of the batch's, which may have ``numbers`` only."""
     try:
-        cells.cast(kind)
-    except pa.ArrowInvalid:
-        return False
-    return True
+        yield
+    except (ValueError, TypeError) as error:
+        places = dict(enumerate(numbers or ()))
+
+        def shifted(match: re.Match[str]) -> str:
+            return f"row {places.get(int(match[1]), int(match[1])) + start}"
+
+        text = re.sub(r"\brow (\d+)", shifted, str(error))
+        text = text.replace("normalize=True", "--normalize").replace("logits=True", "--logits")
+        raise ValueError(f"{path}: {text}") from error
 
 
-def _with_points(column: Any, has_commas: bool) -> Any:
-    return pc.replace_substring(column, ",", ".") if has_commas else column
+def check_some_labelled(path: Path, n_labelled: int, n_rows: int) -> None:
+    """Refuse a file in which no row has a label."""
+    check_rows_present(path, n_rows)
+    if not n_labelled:
+        raise ValueError(f"{path} must have rows with a label; it has {n_rows:,} rows, and none of them has one.")
 
 
-def in_type(column: Any, kind: pa.DataType | None) -> Any:
-    """Return a column of texts in a type that all its cells have."""
-    if kind is None or not pa.types.is_string(column.type):
-        return column
-    return _with_points(column, pa.types.is_floating(kind)).cast(kind)
+def about_skipped(n_missing: int, n_rows: int) -> str:
+    """Say how many rows were left out since they have no label."""
+    verbs = ("has", "is") if n_missing == 1 else ("have", "are")
+    return f"{n_missing:,} of {n_rows:,} rows {verbs[0]} no label and {verbs[1]} left out."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import codecs
+import json
 import os
 import re
 import shutil
@@ -87,7 +88,7 @@ def _open_file(name: str, sep: str | None, encoding: str | None, quiet: bool, is
     given = path_of(name)
     path = given
     if is_growing:
-        from aptset.cli.discovery import finished_lines
+        from aptset.cli.many_files import finished_lines
 
         path = finished_lines(given, encoding)
     _GIVEN[str(path)] = _GIVEN.get(str(given), name)
@@ -153,7 +154,7 @@ def check_artefact(path: Path, name: str) -> Path:
 def path_of(name: str) -> Path:
     """Return the path of an input, which is copied from where a URL points to; messages call it as the user does."""
     if "://" in name:
-        from aptset.cli.discovery import fetch_once
+        from aptset.cli.stores import fetch_once
 
         path = fetch_once(name)
     else:
@@ -203,8 +204,7 @@ def parts_of(
     names: Sequence[str], quiet: bool, sep: str | None = None, encoding: str | None = None, is_growing: bool = False
 ) -> Any:
     """Return the parts that several names, a folder or a glob stand for."""
-    from aptset.cli.discovery import Reader, find_parts
-    from aptset.cli.many_files import Parts
+    from aptset.cli.many_files import Parts, Reader, find_parts
 
     heard: list[str] = []
 
@@ -227,8 +227,7 @@ def target_of(out: str) -> Iterator[Path]:
     if "://" not in out:
         yield Path(out)
         return
-    from aptset.cli.discovery import local_target
-    from aptset.cli.stores import location_of
+    from aptset.cli.stores import local_target, location_of
 
     with local_target(location_of(out)) as path:
         is_called(path, out)
@@ -262,3 +261,91 @@ def as_path(name: str) -> Path:
         file.write(start)
         shutil.copyfileobj(stream, file)
     return path
+
+
+_BY_PREVALENCE = ("pas", "prevalence")
+
+
+def label_settings(options: dict[str, Any], quiet: bool, rows: int | None = None) -> tuple[Any, Any]:
+    """Take --bands, --counts and --order out of the options; return the score and the bands that they stand for.
+
+    ``rows`` is how many rows calibrate, where that is known.
+    """
+    from aptset import LabelBands, Ordered, Prevalence
+    from aptset.scores.conformity import BY_ORDER
+
+    bands, counts, conformity = options.pop("bands"), options.pop("counts"), options["conformity"]
+    order = options.pop("order")
+    is_number = bands is not None and bands.isdecimal()
+    is_prevalent = conformity in _BY_PREVALENCE
+    if bands is not None and options["groups"] is not None:
+        raise click.UsageError("--bands and --groups cannot both be given: rows are grouped in one way.")
+    if counts is None and (is_number or is_prevalent):
+        what = f"--conformity {conformity}" if is_prevalent else f"--bands {bands}"
+        raise click.UsageError(f"{what} needs --counts FILE, with the number of training rows of each label.")
+    if counts is not None and not (is_number or is_prevalent):
+        raise click.UsageError("--counts is for --conformity prevalence, or for --bands NUMBER.")
+    times = None if counts is None else _whole_numbers(counts, read_labels(counts, quiet))
+    if order is not None and conformity not in BY_ORDER:
+        raise click.UsageError("--order is for --conformity ordered and --conformity central.")
+    if order is not None:
+        conformity = Ordered(BY_ORDER[conformity], [label.strip() for label in order.split(",")])
+    score = Prevalence(times) if is_prevalent and times is not None else conformity
+    if is_number and times is not None:
+        return score, LabelBands.by_prevalence(times, int(bands), n_calibration=rows)
+    return score, None if bands is None else LabelBands(read_labels(bands, quiet))
+
+
+def read_taxonomy(name: str, quiet: bool) -> Any:
+    """Return the tree of a file: an object of JSON, a table of labels and parents, or a column of paths."""
+    from aptset import Taxonomy
+
+    if name.lower().endswith(".json"):
+        return Taxonomy(_of_json(name, path_of(name)))
+    what = "two columns, labels and the parent of each, or one of paths such as a/b/c"
+    columns = _columns_of(name, quiet, (1, 2), what)
+    if len(columns) == 2:
+        return Taxonomy.from_table(columns)
+    (paths,) = columns.values()
+    return Taxonomy.from_paths(paths)
+
+
+def read_labels(name: str, quiet: bool) -> dict[str, str]:
+    """Return what a file says of each label: an object of JSON, or a table of two columns, the label first."""
+    if name.lower().endswith(".json"):
+        return _of_json(name, path_of(name))
+    labels, values = _columns_of(name, quiet, (2,), "two columns, labels and what belongs to each").values()
+    if None in labels or None in values or len(set(labels)) != len(labels):
+        raise ValueError(f"{name} must have each label once, and a value for each.")
+    return {str(label): str(value) for label, value in zip(labels, values, strict=True)}
+
+
+def _columns_of(name: str, quiet: bool, widths: Sequence[int], what: str) -> dict[str, list[str | None]]:
+    """Return the columns of a small table as texts; there must be as many as ``what`` says."""
+    from aptset.arrow.layout import as_texts
+    from aptset.cli.files import check_columns
+
+    file = open_table(name, None, None, quiet)
+    names = file.table().column_names
+    check_columns(file.path, len(names) in widths, what, names)
+    table = file.table(names)
+    return {column: as_texts(table[column]) for column in names}
+
+
+def _of_json(name: str, path: Path) -> dict[str, str]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{name} must be JSON: {error}.") from error
+    if not isinstance(content, dict) or not all(type(value) in (str, int) for value in content.values()):
+        raise ValueError(
+            f'{name} must be an object of JSON with a text or a whole number for each label: {{"cat": 12}}.'
+        )
+    return {label: str(value) for label, value in content.items()}
+
+
+def _whole_numbers(name: str, table: dict[str, str]) -> dict[str, int]:
+    wrong = next((label for label, value in table.items() if not (value.isascii() and value.isdigit())), None)
+    if wrong is not None:
+        raise ValueError(f"{name} must have whole numbers of training rows; got {table[wrong]!r} for {wrong!r}.")
+    return {label: int(value) for label, value in table.items()}

@@ -7,8 +7,9 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from aptset.cli import experiments as cli_experiments
-from aptset.cli import predictions
+import click
+
+from aptset.cli import monitoring, predictions
 from aptset.cli import reports as cli_reports
 from aptset.cli.inputs import artefact_of, as_given, check_artefact, open_table
 from aptset.cli.options import (
@@ -31,6 +32,7 @@ from aptset.cli.options import (
     RANDOMIZED,
     ROW_ID,
     SEED,
+    SEEDS,
     SHARE,
     TEST_SHARE,
     TRUST,
@@ -41,8 +43,8 @@ from aptset.cli.options import (
     refuse_without_table,
     show,
     with_options,
+    workers,
 )
-from aptset.cli.serving import serve
 from aptset.cli.start import leave_quietly
 
 try:
@@ -151,7 +153,7 @@ def run(table: str | None, target: str | None, out: str | None, quiet: bool, as_
 
 def _error_of(errors: tuple[str, ...]) -> Any:
     """Return the error that rows acted on may have; None if nothing was asked about acting."""
-    from aptset.cli.acceptance_jobs import errors_of
+    from aptset.cli.options import errors_of
 
     return errors_of(errors) if errors else None
 
@@ -167,7 +169,7 @@ def inspect(artefact: str, as_json: bool) -> None:
       aptset inspect cal.aptset
       aptset inspect results
     """
-    from aptset.cli.models import facts_in_words, facts_of
+    from aptset.cli.artefacts import facts_in_words, facts_of
 
     facts = facts_of(check_artefact(artefact_of(artefact), artefact))
     facts["file"] = as_given(facts["file"])
@@ -218,5 +220,45 @@ def completion(shell: str) -> None:
     click.echo(completed(main, {}, "aptset", "_APTSET_COMPLETE").source())
 
 
-for command in (*predictions.COMMANDS, *cli_reports.COMMANDS, *cli_experiments.COMMANDS, serve):
+def words(_: Any, __: Any, text: str) -> tuple[str, ...]:
+    """Split a list such as SC,CV+,HCC."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+@main.command()
+@click.argument("experiments", nargs=-1, required=True)
+@click.option("--repetitions", default=100, show_default=True, help="Independent repetitions, as in the paper.")
+@click.option("--data", type=click.Path(path_type=Path), help="Folder with the data sets; else the cache, or OpenML.")
+@click.option("--jobs", default=-1, callback=workers, show_default=True, help="Worker processes; -1 for one per core.")
+@click.option("--out", default="aptset-reproduction", show_default=True, help="Folder for results and figures.")
+@click.option("--boxes", default="", callback=words, help="Only these black boxes, such as Oracle,SVC.")
+@click.option("--methods", default="", callback=words, help="Only these methods, such as SC,CV+ (HCC comes with SC).")
+@click.option("--sizes", default="", callback=words, help="Only these n_train, such as 500,1000.")
+@click.option("--draw-only", is_flag=True, help="Compute nothing: draw what is finished.")
+@click.option("--seed", default=0, type=SEEDS, show_default=True, help="Seed of data, folds, models and uniforms.")
+@ALPHA
+@QUIET
+@AS_JSON
+def reproduce(
+    experiments: tuple[str, ...], out: str, repetitions: int, quiet: bool, as_json: bool, **options: Any
+) -> None:
+    """Reproduce figures and tables of the paper: fig1 fig2 fig3 figS1 figS3 figS4 tableS1 to tableS4, or all.
+
+    A run can be stopped at any moment; the same command goes on where it was.
+
+    \b
+    Examples:
+      aptset reproduce fig1 --repetitions 5 --boxes Oracle,SVC
+      aptset reproduce fig2 tableS1 --data downloads --out results
+    """
+    from aptset.experiments.designs import choose
+    from aptset.experiments.reproduce import reproduce as run_experiments
+
+    choice = choose(repetitions, options.pop("boxes"), options.pop("methods"), options.pop("sizes"))
+    written = run_experiments(experiments, choice, Path(out), progress=not quiet, **options)
+    content = {"out": out, "written": [str(path) for path in written]}
+    show(content, f"Written to {out}: {', '.join(path.name for path in written)}", quiet, as_json)
+
+
+for command in (*predictions.COMMANDS, *monitoring.COMMANDS, *cli_reports.COMMANDS):
     main.add_command(command)

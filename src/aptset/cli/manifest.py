@@ -19,8 +19,11 @@ from typing import Any, NamedTuple
 
 from pyarrow.fs import FileType
 
-from aptset.cli.discovery import FilePart
-from aptset.cli.stores import Location, is_of_all_bytes
+from aptset.arrow.formats import TableFile
+from aptset.cli.many_files import FilePart, Parts, Reader
+from aptset.cli.stores import Location, is_of_all_bytes, local_target, refuse_changing_input
+from aptset.core.runner import Bar
+from aptset.core.validate import warn_caller
 
 try:
     import fcntl
@@ -283,3 +286,66 @@ def _is_below(location: Location, folder: Location) -> bool:
         return False
     paths = [str(Path(one.path).resolve()) if one.is_local else one.path for one in (location, folder)]
     return paths[0] == paths[1] or paths[0].startswith(paths[1].rstrip("/") + "/")
+
+
+_SHOWN = 5  # parts that a warning names
+
+
+def warn_anew(out: str, reasons: Sequence[tuple[str, str]]) -> None:
+    """Say which parts are predicted again, and why: nothing that was finished is replaced in silence."""
+    if reasons:
+        shown = ", ".join(f"{name} ({why})" for name, why in reasons[:_SHOWN])
+        more = f" and {len(reasons) - _SHOWN:,} more" if len(reasons) > _SHOWN else ""
+        many = "1 part is" if len(reasons) == 1 else f"{len(reasons):,} parts are"
+        warn_caller(f"{out}: {many} predicted anew: {shown}{more}.")
+
+
+OnePart = Callable[[TableFile, Path], dict[str, Any]]  # what is done with one part, and the file to write
+
+
+def write_parts(
+    parts: Parts, out: Location, settings: dict[str, Any], folders: Sequence[Location], one: OnePart
+) -> dict[str, Any]:
+    """Write the sets of each part to a folder; parts that an earlier run finished are left as they are."""
+    with Manifest.open(out, settings, parts.parts, folders) as manifest, parts.bar() as bar:
+        looks = _looks(parts.parts, manifest, bar)
+        records = {part.name: look.record for part, look in zip(parts.parts, looks, strict=True) if look.record}
+        n_before = len(records)
+        for part in [part for part in parts.parts if part.name not in records]:
+            records[part.name] = _write_one(parts.reader, manifest, part, one)
+            bar.advance(1, part.name)
+        n_others = manifest.others(parts.parts)
+    rows, labels, empty = (sum(record[name] for record in records.values()) for name in COUNTS)
+    done = {"rows": rows, "mean_size": labels / rows if rows else 0.0, "empty": empty, "parts": len(parts.parts)}
+    done |= {"finished_before": n_before, "finished_from_copies": sum(look.is_copy for look in looks)}
+    return {**done, "predicted_anew": sum(bool(look.anew) for look in looks), "other_parts": n_others}
+
+
+def _looks(parts: Sequence[FilePart], manifest: Manifest, bar: Bar) -> list[Look]:
+    """Return what is there of each part; refuse sets of another input, and say which are made anew."""
+    looks = []
+    for look in manifest.looks(parts):
+        looks.append(look)
+        bar.advance(look.record is not None)
+    named = list(zip(parts, looks, strict=True))
+    others = [(part, look.other_input) for part, look in named if look.other_input]
+    check_same_inputs([(manifest.out.below(p.output_name).shown, old, p.location.full_name) for p, old in others])
+    warn_anew(manifest.out.shown, [(part.output_name, look.anew) for part, look in named if look.anew])
+    return looks
+
+
+def _write_one(reader: Reader, manifest: Manifest, part: FilePart, one: OnePart) -> dict[str, Any]:
+    location = manifest.out.below(part.output_name)
+    if location.is_local:
+        Path(location.path).parent.mkdir(parents=True, exist_ok=True)
+    version, digest = part.location.version(), part.location.digest()
+    with manifest.claimed(part, digest):
+        with reader.file_of(part) as file, local_target(location) as target:
+            reader.on_name(target, location.shown)
+            done = one(file, target)
+            if part.location.version() != version and part.location.digest() != digest:
+                target.unlink(missing_ok=True)  # sets of two states of a file; on a store none were put yet
+                refuse_changing_input(part.location.shown)
+        counts = {"rows": done["rows"], "labels": round(done["mean_size"] * done["rows"]), "empty": done["empty"]}
+        manifest.note(part, digest, counts)
+    return counts

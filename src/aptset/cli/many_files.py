@@ -1,49 +1,241 @@
-"""Many parts, opened one by one: read as if they were one file, or each written to a file of its own."""
+"""From what the user names to the parts it stands for: files, folders, globs; opened one by one, or joined."""
 
 from __future__ import annotations
 
 import atexit
+import os
+import posixpath
+import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from fnmatch import fnmatchcase
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any
+from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
+from pyarrow.fs import FileType
 
-from aptset import Confidence, PredictionSets
-from aptset.arrow.formats import BATCH_ROWS, TableFile, check_rows_present, format_of
-from aptset.cli.checks import check_columns, check_distinct_columns
-from aptset.cli.discovery import FilePart, Reader, local_target, scratch_folder
-from aptset.cli.files import CONFIDENCE, ProbabilityFile, SetsWriter
-from aptset.cli.inputs import parts_of, source_of
-from aptset.cli.manifest import COUNTS, Look, Manifest, check_same_inputs
-from aptset.cli.options import assurance_of
-from aptset.cli.probability_jobs import digest_of, load_artefact, predict_file
-from aptset.cli.stores import Location, location_of, refuse_changing_input
+from aptset.arrow.formats import BATCH_ROWS, Keys, TableFile, check_rows_present, format_of, table_file
+from aptset.arrow.formats.delimited import check_encoding, encoding_of
+from aptset.cli.files import ProbabilityFile, check_columns, check_distinct_columns
+from aptset.cli.inputs import has_magic
+from aptset.cli.stores import (
+    Location,
+    local_copy,
+    location_of,
+    new_folder,
+    refuse_changing_input,
+    scratch_folder,
+)
 from aptset.core.files import as_utf8
-from aptset.core.levels import check_alphas
-from aptset.core.runner import Bar, versions
-from aptset.core.validate import warn_caller
+from aptset.core.runner import Bar
 
-OnePart = Callable[[TableFile, Path], dict[str, Any]]  # what is done with one part, and the file to write
+_NO_VALUE = ("", "__HIVE_DEFAULT_PARTITION__")  # the second is what Hive and Spark write for a key that is missing
 
 
-_SHOWN = 5  # parts that a warning names
+@dataclass(frozen=True)
+class FilePart:
+    """A file among several, and its name below the folder that all have in common."""
+
+    name: str
+    location: Location
+
+    @cached_property
+    def keys(self) -> Keys:
+        """What its folders say about all of its rows: region=north."""
+        pairs = [folder.partition("=") for folder in self.name.split("/")[:-1]]
+        return tuple((unquote(key), None if value in _NO_VALUE else unquote(value)) for key, is_, value in pairs if is_)
+
+    @property
+    def output_name(self) -> str:
+        """Return what its sets are called: CSV stays CSV, everything else becomes parquet."""
+        name, kind = self.name, format_of(Path(self.name)).kind
+        while posixpath.splitext(name)[1].lower() in (".gz", ".bz2", ".zst"):
+            name = posixpath.splitext(name)[0]
+        return name if kind in ("csv", "parquet") else posixpath.splitext(name)[0] + ".parquet"
 
 
-def warn_anew(out: str, reasons: Sequence[tuple[str, str]]) -> None:
-    """Say which parts are predicted again, and why: nothing that was finished is replaced in silence."""
-    if reasons:
-        shown = ", ".join(f"{name} ({why})" for name, why in reasons[:_SHOWN])
-        more = f" and {len(reasons) - _SHOWN:,} more" if len(reasons) > _SHOWN else ""
-        many = "1 part is" if len(reasons) == 1 else f"{len(reasons):,} parts are"
-        warn_caller(f"{out}: {many} predicted anew: {shown}{more}.")
+def find_parts(names: Sequence[str]) -> list[FilePart]:
+    """Return the files that names stand for, sorted by name; refuse what is no part, and what is named twice."""
+    searches = [_search(name) for name in names]
+    locations = [(location, info) for _, files in searches for location, info in files]
+    if any(
+        location.store != locations[0][0].store for location, _ in locations
+    ):  # their names have no folder in common
+        raise ValueError(f"{', '.join(names[:3])} must be on one file system. Run the command once for each.")
+    check_told_apart([(location.real_path, location.shown) for location, _ in locations])
+    root = _without_keys(posixpath.commonpath([root for root, _ in searches]))
+    start = len(root.rstrip("/")) + 1 if root else 0
+    parts = [FilePart(location.path[start:], location) for location, _ in locations]
+    check_endings([(part.name, part.location.shown) for part in parts])
+    return sorted(parts, key=lambda part: part.name.split("/"))
+
+
+def check_told_apart(locations: Sequence[tuple[str, str]]) -> None:
+    """Refuse a file that was named twice: its rows would count twice."""
+    counts = Counter(path for path, _ in locations)
+    for path, shown in locations:
+        if counts[path] > 1:
+            raise ValueError(f"{shown} must be named once; it is named {counts[path]} times, or a glob matches it too.")
+
+
+def check_endings(names: Sequence[tuple[str, str]]) -> None:
+    """Refuse files of unknown kinds; each has its name, and what the user calls it."""
+    for name, shown in names:
+        try:
+            format_of(Path(name))
+        except ValueError as error:
+            rule = str(error).partition(" must ")[2]
+            raise ValueError(f"{shown} must {rule} To leave a file out, name the others by a glob.") from error
+
+
+def check_files(kinds: Sequence[tuple[str, bool]]) -> None:
+    """Refuse what is neither a file nor a folder, such as a pipe or a link to nothing: data may be missing."""
+    for shown, is_file in kinds:
+        if not is_file:
+            raise OSError(f"{shown} must be a file; it is a link to nothing, a pipe or a device. Remove it.")
+
+
+def _without_keys(folder: str) -> str:
+    """Return the folder above those that say key=value, where the user named one of these."""
+    while "=" in posixpath.basename(folder):
+        folder = posixpath.dirname(folder)
+    return folder
+
+
+def _search(name: str) -> tuple[str, list[tuple[Location, Any]]]:
+    """Return the folder where the search began, and the files that were found."""
+    location = location_of(name)
+    info = location.info
+    if info.type == FileType.File:
+        return posixpath.dirname(location.path), [(location, info)]
+    if info.type == FileType.Directory:
+        inside = [(inner, one) for inner, one in location.listed(recursive=True) if inner and not _is_hidden(inner)]
+        files = [(location.below(inner), one) for inner, one in inside if one.type != FileType.Directory]
+        check_files([(inner.shown, one.type == FileType.File) for inner, one in files])
+        if not files:
+            raise FileNotFoundError(
+                f"{name} must hold at least one file; it holds none (names that begin with . or _ are left out)."
+            )
+        return location.path, files
+    if not has_magic(name):
+        raise FileNotFoundError(f"{name} must be a file or a folder; there is none of that name.")
+    files = _matching(location)
+    if not files:
+        raise FileNotFoundError(f"{name!r} must match at least one file; it matches none.")
+    return _fixed(location.path)[0], files
+
+
+def _is_hidden(name: str) -> bool:
+    """Tell files of tools from data: .crc, _SUCCESS, _metadata, and whatever is in such a folder."""
+    return any(one.startswith(".") or (one.startswith("_") and "=" not in one) for one in name.split("/"))
+
+
+def _fixed(pattern: str) -> tuple[str, list[str]]:
+    """Return the folder that a glob begins with, and the patterns of the names below it."""
+    names = pattern.split("/")
+    first = next(number for number, name in enumerate(names) if has_magic(name))
+    return "/".join(names[:first]) or ("/" if pattern.startswith("/") else ""), names[first:]
+
+
+def _matching(location: Location) -> list[tuple[Location, Any]]:
+    """Return the files that a glob matches; hidden ones only if it says so itself."""
+    folder, patterns = _fixed(location.path)
+    given = location.shown.rstrip("/").split("/")
+    shown = "/".join(given[: len(given) - len(patterns)])
+    base = replace(location, path=folder, shown=shown or ("/" if location.shown.startswith("/") else ""))
+    files = {one.path: (one, info) for one, info in _descend(base, patterns) if info.type != FileType.Directory}
+    check_files([(one.shown, info.type == FileType.File) for one, info in files.values()])
+    return list(files.values())
+
+
+def _descend(folder: Location, patterns: Sequence[str]) -> Iterator[tuple[Location, Any]]:
+    """Yield what a list of patterns matches, one for each level; ** stands for any number of them."""
+    first, *others = patterns
+    if first == "**":
+        yield from _descend(folder, others or ["*"])
+        levels = [(name, info) for name, info in folder.listed(recursive=True) if not _is_hidden(name)]
+        for name, info in levels:
+            if info.type == FileType.Directory:
+                yield from _descend(folder.below(name), others or ["*"])
+        return
+    for name, info in folder.listed(recursive=False):
+        if fnmatchcase(name, first) and (not _is_hidden(name) or first[0] in "._"):
+            if not others:
+                yield folder.below(name), info
+            elif info.type == FileType.Directory:
+                yield from _descend(folder.below(name), others)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How parts are read: the dialect of their CSV, and who is told that a file is called otherwise, or read so."""
+
+    sep: str | None = None
+    encoding: str | None = None
+    on_name: Callable[[Path, str], None] = lambda path, shown: None
+    on_note: Callable[[str], None] = lambda note: None
+    is_growing: bool = False  # the last line of a CSV waits until it has its end
+
+    @contextmanager
+    def file_of(self, part: FilePart) -> Iterator[TableFile]:
+        """Give a file of this machine with the rows of a part."""
+        with ExitStack() as stack:
+            path = stack.enter_context(local_copy(part.location))
+            self.on_name(path, part.location.shown)
+            finished = finished_lines(path, self.encoding) if self.is_growing else path
+            if finished != path:
+                stack.callback(shutil.rmtree, finished.parent, ignore_errors=True)
+                self.on_name(finished, part.location.shown)
+            file = table_file(finished, self.sep, self.encoding, part.keys)
+            if file.note:
+                self.on_note(file.note)
+            yield file
+
+
+_HEAD = 1 << 16
+
+
+def finished_lines(path: Path, encoding: str | None = None) -> Path:
+    """Return a copy of a CSV that nobody writes to, without a last line that has no end yet; else the file itself."""
+    if path.suffix.lower() != ".csv":
+        return path
+    with path.open("rb") as file:
+        alphabet = check_encoding(encoding) if encoding else encoding_of(file.read(_HEAD))
+        stop = _end_of_lines(file, alphabet)
+    if stop == 0:
+        return path
+    copy = new_folder() / path.name
+    shutil.copyfile(path, copy)
+    if copy.stat().st_size < stop:
+        refuse_changing_input(str(path))
+    os.truncate(copy, stop)
+    return copy
+
+
+def _end_of_lines(file: IO[bytes], alphabet: str) -> int:
+    """Return where the last line of a file that has an end does; 0 if none has."""
+    file.seek(0)
+    is_big = file.read(2) == b"\xfe\xff"
+    exact = {"utf-16": "utf-16-be" if is_big else "utf-16-le"}.get(alphabet, alphabet)
+    width = len("\n\n".encode(exact)) - len("\n".encode(exact))  # without the mark that some alphabets begin with
+    ends = ["\n\n".encode(exact)[-width:], "\r\r".encode(exact)[-width:]]
+    size = file.seek(0, 2)
+    for stop in range(size - size % width, 0, -_HEAD):
+        start = max(0, stop - _HEAD)
+        file.seek(start)
+        block = file.read(stop - start)
+        for start_of in range(len(block) - width, -1, -width):
+            if block[start_of : start_of + width] in ends:
+                return start + start_of + width
+    return 0
 
 
 @dataclass(frozen=True)
@@ -54,16 +246,22 @@ class Parts:
     reader: Reader
     progress: bool
 
-    def files(self) -> Iterator[TableFile]:
-        """Yield a file of this machine for each part."""
+    @contextmanager
+    def bar(self) -> Iterator[Bar]:
+        """Give a bar that counts parts."""
         bar = Bar(len(self.parts), "parts", self.progress)
         try:
+            yield bar
+        finally:
+            bar.close()
+
+    def files(self) -> Iterator[TableFile]:
+        """Yield a file of this machine for each part."""
+        with self.bar() as bar:
             for part in self.parts:
                 with self.reader.file_of(part) as file:
                     yield file
                 bar.advance(1, part.name)
-        finally:
-            bar.close()
 
     def sources(self, source_of: Callable[[TableFile], ProbabilityFile]) -> Iterator[ProbabilityFile]:
         """Yield the parts as files of probabilities; those without rows have nothing to say, unless all are such."""
@@ -74,58 +272,6 @@ class Parts:
                 n_sources += 1
                 yield source_of(file)
         check_rows_present(path, n_sources)
-
-    def write(
-        self, out: Location, settings: dict[str, Any], folders: Sequence[Location], one: OnePart
-    ) -> dict[str, Any]:
-        """Write the sets of each part to a folder; parts that an earlier run finished are left as they are."""
-        with Manifest.open(out, settings, self.parts, folders) as manifest:
-            return self._write_all(manifest, one)
-
-    def _write_all(self, manifest: Manifest, one: OnePart) -> dict[str, Any]:
-        bar = Bar(len(self.parts), "parts", self.progress)
-        try:
-            looks = self._looks(manifest, bar)
-            records = {part.name: look.record for part, look in zip(self.parts, looks, strict=True) if look.record}
-            n_before = len(records)
-            for part in [part for part in self.parts if part.name not in records]:
-                records[part.name] = self._write_one(manifest, part, one)
-                bar.advance(1, part.name)
-        finally:
-            bar.close()
-        rows, labels, empty = (sum(record[name] for record in records.values()) for name in COUNTS)
-        done = {"rows": rows, "mean_size": labels / rows if rows else 0.0, "empty": empty, "parts": len(self.parts)}
-        done |= {"finished_before": n_before, "finished_from_copies": sum(look.is_copy for look in looks)}
-        done["predicted_anew"] = sum(bool(look.anew) for look in looks)
-        return {**done, "other_parts": manifest.others(self.parts)}
-
-    def _looks(self, manifest: Manifest, bar: Bar) -> list[Look]:
-        """Return what is there of each part; refuse sets of another input, and say which are made anew."""
-        looks = []
-        for look in manifest.looks(self.parts):
-            looks.append(look)
-            bar.advance(look.record is not None)
-        named = list(zip(self.parts, looks, strict=True))
-        others = [(part, look.other_input) for part, look in named if look.other_input]
-        check_same_inputs([(manifest.out.below(p.output_name).shown, old, p.location.full_name) for p, old in others])
-        warn_anew(manifest.out.shown, [(part.output_name, look.anew) for part, look in named if look.anew])
-        return looks
-
-    def _write_one(self, manifest: Manifest, part: FilePart, one: OnePart) -> dict[str, Any]:
-        location = manifest.out.below(part.output_name)
-        if location.is_local:
-            Path(location.path).parent.mkdir(parents=True, exist_ok=True)
-        version, digest = part.location.version(), part.location.digest()
-        with manifest.claimed(part, digest):
-            with self.reader.file_of(part) as file, local_target(location) as target:
-                self.reader.on_name(target, location.shown)
-                done = one(file, target)
-                if part.location.version() != version and part.location.digest() != digest:
-                    target.unlink(missing_ok=True)  # sets of two states of a file; on a store none were put yet
-                    refuse_changing_input(part.location.shown)
-            counts = {"rows": done["rows"], "labels": round(done["mean_size"] * done["rows"]), "empty": done["empty"]}
-            manifest.note(part, digest, counts)
-        return counts
 
 
 def join(parts: Parts, called: str) -> Path:
@@ -168,122 +314,3 @@ def _tables(parts: Parts) -> Iterator[pa.Table]:
             for name, column in file.key_columns(piece.num_rows).items():
                 piece = piece.append_column(name, column)
             yield piece.select(wanted)
-
-
-_OPTIONS = ("prefix", "logits", "normalize", "row_id", "groups", "weights", "batch_rows", "sep", "encoding", "u")
-
-
-def predict_parts(
-    artefact: Path,
-    out: str,
-    alphas: Sequence[Any] | None,
-    label: str | None,
-    quiet: bool,
-    options: dict[str, Any],
-) -> dict[str, Any]:
-    """Write the sets of every part to a folder, and go on where an earlier run was stopped."""
-    parts = parts_of(options["probs"], quiet, options["sep"], options["encoding"])
-    sure, confidence = assurance_of(options), options["confidence"]
-    names = ("row_id", "groups", "batch_rows", "u", "confidence")
-    if artefact.is_dir():
-        from aptset.cli.prediction_jobs import load_run  # loads scikit-learn, as models do
-
-        saved = load_run(artefact, options["trust"])
-        levels = [saved[0].alpha] if alphas is None else list(alphas)
-        one = sets_of_rows(saved, levels, **{name: options[name] for name in names}, assurance=sure)
-    else:
-        levels, calibration = list(alphas or ()), load_artefact(artefact, options["trust"])
-        source, of_rows = partial(source_of, options, label), (options["normalize"], options["u"], sure, confidence)
-        one = sets_of_probabilities(source, calibration, levels, *of_rows)
-    check_alphas(levels, sure)
-    settings = {"alpha": levels, "label": _label_setting(label), **{name: options[name] for name in _OPTIONS}}
-    settings |= {name: str(value) for name, value in {"assurance": sure, "confidence": confidence}.items() if value}
-    folders = [location for name in options["probs"] if (location := location_of(name)).is_folder]
-    done = parts.write(location_of(out), settings_of_run(artefact, settings), folders, one)
-    return {**done, "alpha": levels[0]}
-
-
-def sets_of_probabilities(
-    source_of: Callable[[TableFile], ProbabilityFile],
-    calibration: Any,
-    alphas: Sequence[Any],
-    normalize: bool,
-    u: Literal["fresh"] | None = None,
-    assurance: Any = None,
-    confidence: bool = False,
-) -> OnePart:
-    """Return what writes the sets of a part that holds probabilities."""
-
-    def one(file: TableFile, target: Path) -> dict[str, Any]:
-        source = source_of(file)
-        if file.rows == 0:
-            names = _others_without_rows(source, [str(name) for name in calibration.classes.tolist()])
-            return write_nothing(file, target, names, calibration.classes, alphas, confidence)
-        more = {"assurance": assurance, "confidence": confidence, "is_part": True}
-        return predict_file(source, calibration, alphas, target, lambda rows: None, normalize, u, **more)
-
-    return one
-
-
-def sets_of_rows(
-    saved: tuple[Any, dict[str, Any]],
-    alphas: Sequence[Any],
-    row_id: str | None,
-    groups: str | None,
-    batch_rows: int,
-    u: Literal["fresh"] | None = None,
-    confidence: bool = False,
-    assurance: Any = None,
-) -> OnePart:
-    """Return what writes the sets of a part that holds raw rows."""
-    from aptset.cli.prediction_jobs import NewTable, predict_table
-
-    classifier, facts = saved
-
-    def one(file: TableFile, target: Path) -> dict[str, Any]:
-        table = NewTable.of(file, facts, row_id, groups)
-        if file.rows == 0:
-            return write_nothing(file, target, file.names, classifier.classes_, alphas, confidence)
-        more = {"assurance": assurance, "confidence": confidence, "is_part": True}
-        return predict_table(table, classifier, alphas, target, batch_rows, progress=False, u=u, **more)
-
-    return one
-
-
-def write_nothing(
-    file: TableFile, out: Path, names: list[str], classes: Any, alphas: Sequence[Any], confidence: bool = False
-) -> dict[str, Any]:
-    """Write a file of sets without rows, with the columns that it would have."""
-    kinds = {field.name: field.type for field in file.schema} if file.kind == "parquet" else {}
-    others = {name: pa.array([], kinds.get(name, pa.string())) for name in file.names if name in names}
-    none = PredictionSets(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64), classes)
-    nothing = Confidence(classes[:0], np.empty(0), np.empty(0)) if confidence else None
-    texts, more = [str(name) for name in classes.tolist()], CONFIDENCE if confidence else ()
-    with SetsWriter(out, names, texts, alphas, more=more) as writer:
-        writer.write(others, [none] * len(alphas), nothing)
-    return writer.done()
-
-
-def _others_without_rows(source: ProbabilityFile, classes: list[str]) -> list[str]:
-    """Return the columns that travel along; all that are needed must be there all the same.
-
-    A CSV without rows does not tell which columns hold numbers: those of probabilities are called as the classes are.
-    """
-    if not source.file.is_text or source.prefix is not None:
-        source.classes()
-        return source.other_columns()
-    columns, names = replace(source, prefix="").classes(), source.file.names
-    check_columns(source.path, set(classes) <= set(columns), "a column for each class", names, classes)
-    return [name for name in [*names, *dict(source.file.keys)] if name not in classes]
-
-
-def _label_setting(label: str | None) -> Any:
-    """Return the name of labels; with a digest of their file, if they stand in one of their own beside matrices."""
-    is_file = label is not None and label.endswith(".npy") and Path(label).is_file()
-    return [label, location_of(str(label)).digest()] if is_file else label
-
-
-def settings_of_run(artefact: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """Return all that the bytes of the output depend on besides the input."""
-    of_calibration = {"calibration": digest_of(artefact), "aptset": versions().get("aptset")}
-    return {"format": 2, "command": "predict", **of_calibration, **options}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Collection, Iterable
-from fractions import Fraction
+from collections.abc import Callable, Collection
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier
 
-from aptset import Acceptance
-from aptset.calibration.storage import STORE, read_calibration
-from aptset.cli.probability_jobs import beside_the_user
-from aptset.conformal.clusters import promise_about
-from aptset.conformal.scheme import Promises
+from aptset.cli.artefacts import beside_the_user
 from aptset.core.files import check_exists
-from aptset.core.store import stored_kind
-from aptset.estimator.storage import check_table, read_folder
-from aptset.estimator.stored_models import check_trees, check_vouched, need_skops, packages_in
+from aptset.estimator.stored_models import check_trees, check_vouched, need_skops
 
 
 def unknown_model(name: str, names: list[str]) -> ValueError:
@@ -185,165 +178,3 @@ def quiet(model: Any) -> Any:
 def takes_raw_columns(model: Any) -> bool:
     """Tell whether a model prepares its columns itself: a pipeline does."""
     return isinstance(model, Pipeline)
-
-
-class _Unseen:
-    """Stands for a score of the user's own that only its name is wanted of."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.settings = settings
-
-    def of(self, places: Any) -> Any:
-        """Return something of the right shape."""
-        return places.own
-
-
-def facts_of(path: Path) -> dict[str, Any]:
-    """Return what an artefact, or the folder of a classifier, says about itself."""
-    if path.is_dir():
-        return _of_folder(path)
-    if stored_kind(path) in ("acceptance", "acceptance_threshold"):
-        return _of_acceptance(path)
-    name = STORE.read(path)[0]["score"]["name"]  # of the score, which is never needed here
-    fields, facts = read_calibration(path, {name: _Unseen} if ":" in name else None)
-    sizes = fields["held_out"].sizes.tolist()
-    names = [", ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in _names(fields, facts)]
-    scheme = fields.get("scheme")
-    in_groups = "" if facts["groups"]["kind"] == "all" else " in every group"
-    return {
-        "file": str(path),
-        **({} if scheme is None else {"calibration": scheme.name, "folds": len(fields["folds"])}),
-        "score": facts["score"],
-        "n": fields["held_out"].n,
-        **_clusters(fields["held_out"]),
-        **_weights(facts, names),
-        **({"alphas": [float(Fraction(level)) for level in facts["levels"]]} if "levels" in facts else {}),
-        "classes": facts["classes"]["values"],
-        "groups": {"kind": facts["groups"]["kind"], "sizes": dict(zip(names, sizes, strict=True))},
-        "randomized": facts["randomized"],
-        "promise": _promise(fields, in_groups),
-        **({} if facts.get("weights") else {"smallest_alpha": 1 / (_fewest_rows(fields["held_out"]) + 1)}),
-        "scores_hash": facts["scores_hash"],
-        "library": facts["library"],
-        "created": facts["created"],
-        "format": facts["format"],
-    }
-
-
-def _names(fields: dict[str, Any], facts: dict[str, Any]) -> Any:
-    """Return the names of groups as they are stored; cells of rows and labels are stored by number."""
-    groups = fields["held_out"].groups
-    return facts["groups"]["names"] if groups.rows is None else groups.names
-
-
-def _clusters(held_out: Any) -> dict[str, Any]:
-    """Return what an artefact says about rows that belong together, if they do."""
-    if held_out.clusters is None:
-        return {}
-    return {"rows": held_out.rows, "clusters": held_out.clusters.nouns}
-
-
-def _weights(facts: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """Return what an artefact says about weights, if it has any."""
-    if facts.get("weights") is None:
-        return {}
-    ratios, sizes = facts["weights"]["ratios"], facts["weights"]["effective_size"]
-    corrected = " with corrected columns" if facts["weights"]["prior_correction"] else ""
-    size = sizes[0] if facts["groups"]["kind"] == "all" else dict(zip(names, sizes, strict=True))
-    return {"weights": "of rows" if ratios is None else f"of labels{corrected}", "effective_size": size}
-
-
-def _fewest_rows(held_out: Any) -> int:
-    """Return the rows of the smallest group: of overlapping ones not that of a combination, which has no promise."""
-    overlap = held_out.groups.overlap
-    sizes = held_out.sizes if overlap is None else [*held_out.overlapping.sizes_of({*overlap.names}).values()]
-    return int(min(sizes))
-
-
-def _promise(fields: dict[str, Any], in_groups: str) -> str:
-    within = in_groups + promise_about(fields["held_out"].clusters)
-    within += ", if the weights are right" if fields["held_out"].has_weights else ""
-    if "scheme" not in fields:
-        return f"coverage >= 1 - alpha{within}"
-    promises, alpha = Promises.of(fields["scheme"], fields["held_out"]), Fraction(1, 10)
-    reason = promises.reason_of_nothing(alpha)
-    return f"none, {reason}" if reason else f"coverage >= {float(promises.coverage(alpha)):.4g} at alpha = 0.1{within}"
-
-
-def _of_acceptance(path: Path) -> dict[str, Any]:
-    """Return what rows for decisions, or a threshold made of them, say about themselves."""
-    from aptset.calibration.stored_acceptance import STORE as OF_ACCEPTANCE
-    from aptset.calibration.stored_acceptance import load_acceptance
-
-    (facts, _), rule = OF_ACCEPTANCE.read(path), load_acceptance(path)
-    known = {"n": rule.n, "n_wrong": rule.n_wrong} if isinstance(rule, Acceptance) else {"promise": rule.sentence()}
-    by = {"guess": "predicted label", "own guess": "guess", "group": "group", "none": "none"}[facts["by"]]
-    names = {"confidence": facts["confidence"], "by": by, "names": list(map(str, facts["names"]))}
-    return {"file": str(path), **known, **names, **{name: facts[name] for name in ("library", "created", "format")}}
-
-
-def _of_folder(folder: Path) -> dict[str, Any]:
-    facts, _ = read_folder(folder)
-    table = {"target": None, "columns": []} if facts["table"] is None else check_table(folder, facts)
-    return {
-        "file": str(folder),
-        "calibration": facts["scheme"].get("name"),
-        "score": facts["score"],
-        "alpha": facts["settings"].get("alpha"),
-        "n": facts["n"],
-        **({} if facts.get("training_rows") is None else {"training_rows": facts["training_rows"][1]}),
-        "models": facts["n_models"],
-        "classes": facts["classes"]["values"],
-        "groups": {"kind": facts["groups"]["kind"], "sizes": {}},
-        "randomized": facts["randomized"],
-        "target": table["target"],
-        "columns": [column["name"] for column in table["columns"] if not column["left_out"]],
-        "versions": _versions(folder, facts),
-        "library": facts["library"],
-        "created": facts["created"],
-        "format": facts["format"],
-    }
-
-
-def _versions(folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the versions of the libraries that the models use; earlier folders list others, too."""
-    path = folder / facts["models"]["name"]
-    try:
-        used = packages_in(str(path), path.read_bytes())
-    except (OSError, ValueError):  # which a load would refuse
-        return dict(facts["versions"])
-    boosters = {"xgboost", "lightgbm", "catboost"} - used
-    return {name: version for name, version in facts["versions"].items() if name not in boosters}
-
-
-def facts_in_words(facts: dict[str, Any]) -> str:
-    """Return facts as lines; labels that are numbers come in their order, and settings as they are written."""
-    return "\n".join(f"{name.replace('_', ' '):<15} {_words(name, value)}" for name, value in facts.items())
-
-
-def _words(name: str, value: Any) -> str:
-    if name == "score":
-        shown = {key: len(one) if isinstance(one, list) else one for key, one in (value["settings"] or {}).items()}
-        settings = ", ".join(f"{key}={one}" for key, one in shown.items())
-        return f"{value['name']}({settings})" if settings else str(value["name"])
-    if name == "groups":
-        sizes = ", ".join(f"{key}: {value['sizes'][key]:,}" for key in in_order(value["sizes"]))
-        kinds = {"all": "none", "label": "each label", "band": "bands of labels", "row": "by row"}
-        kinds["pair"] = "each label in each group of rows"
-        kinds["overlap"] = "overlapping, by combination"
-        return kinds[value["kind"]] + (f" ({sizes})" if sizes else "")
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {_words('', one)}" for key, one in value.items() if one is not None)
-    if isinstance(value, list):
-        ordered = in_order(value) if name == "classes" else value
-        return ", ".join(map(str, ordered[:20])) + (f" and {len(value) - 20} more" if len(value) > 20 else "")
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def in_order(labels: Iterable[Any]) -> list[Any]:
-    """Return labels in order: as numbers if all of them are numbers, else as texts."""
-    ordered = list(labels)
-    try:
-        return sorted(ordered, key=float)
-    except (TypeError, ValueError):
-        return sorted(ordered, key=str)

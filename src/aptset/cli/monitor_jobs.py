@@ -6,6 +6,7 @@ The state holds a digest of the rows that were seen, in every column: only a fil
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from base64 import b64decode, b64encode
 from collections import Counter, defaultdict
@@ -23,19 +24,8 @@ from numpy.typing import NDArray
 from aptset import Calibration, CoverageMonitor
 from aptset.arrow.formats import TableFile
 from aptset.arrow.layout import as_texts, filled_numbers, plain_label
-from aptset.cli.checks import (
-    about_skipped,
-    check_begins_with,
-    check_is_rotated,
-    check_log,
-    check_mature_text,
-    check_numbers_column,
-    check_rotated_state,
-    check_same_labels,
-    check_same_monitor,
-    check_which_order,
-)
 from aptset.cli.evaluation_jobs import Outcomes, outcomes_of
+from aptset.cli.files import about_skipped
 from aptset.cli.stores import location_of, refuse_changing_input
 from aptset.cli.tables import WAY_OF_DATES
 from aptset.core.dates import Way, read_times
@@ -376,3 +366,111 @@ def _as_given(rows: _Rows, kept: list[int], by_time: bool) -> dict[str, Any]:
         "order": None if by_time else [rows.numbers[row] for row in kept],
         "time": [rows.times[row] for row in kept] if rows.times else None,
     }
+
+
+def check_same_monitor(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuse to go on with the state of another calibration, level, alarm or column."""
+    if before != now:
+        differ = ", ".join(
+            f"{name} {before[name]!r} there and {now[name]!r} here" for name in now if before[name] != now[name]
+        )
+        raise ValueError(
+            f"{path} must be the state of a monitor of this calibration: {differ}. Pass the calibration, "
+            "--alpha, --alarm, --label and --groups that it was started with, or start again with another "
+            "--state."
+        )
+
+
+def check_log(path: Path, log: Any) -> dict[str, Any]:
+    """Return what a state says about the rows it has seen."""
+    kinds = {"rows": int, "columns": list, "digest": str, "calibration": str, "label": str, "groups": str | None}
+    kinds |= {"before": int, "order": str | None, "time": str | None, "judged": str | None, "labels": str | None}
+    is_log = isinstance(log, dict) and all(isinstance(log.get(name), kind) for name, kind in kinds.items())
+    if not is_log or min(log["rows"], log["before"]) < 0:
+        raise ValueError(
+            f"{path} does not say which rows it has seen: it was saved in Python or by an older version, or "
+            "it is damaged. Start again with another --state."
+        )
+    checked: dict[str, Any] = log
+    return checked
+
+
+def check_rotated_state(path: Path, holds: bool) -> None:
+    """Refuse to go on with a new log where nothing was begun."""
+    if not holds:
+        raise FileNotFoundError(
+            f"--rotated needs a state file to go on with; there is no {path}. Leave --rotated out for the first log."
+        )
+
+
+def check_is_rotated(path: Path, seen: int, is_new: bool) -> None:
+    """Refuse to count rows twice."""
+    if not is_new:
+        raise ValueError(
+            f"{path} must be a new log, with --rotated; it begins with the {seen:,} rows that the monitor has seen, "
+            "which would count twice. Leave --rotated out."
+        )
+
+
+def check_begins_with(path: Path, seen: int, rows: int, is_same: bool, missing: Sequence[str]) -> None:
+    """Refuse a file that does not begin with the rows that were seen: nobody knows which of its rows are new."""
+    if not is_same:
+        what = f"it has {rows:,} rows" if rows < seen else f"its first {seen:,} rows are others"
+        what = f"it lacks their columns {', '.join(map(repr, missing[:6]))}" if missing else what
+        raise ValueError(
+            f"{path} must begin with the {seen:,} rows that the monitor has seen; {what}. If the log was "
+            "rotated, and every row in it is new, pass --rotated once. If rows were changed or lost, start "
+            "again with another --state."
+        )
+
+
+def check_same_labels(path: Path, is_same: bool) -> None:
+    """Refuse labels that are others than those that were judged: a row is judged once."""
+    if not is_same:
+        raise ValueError(
+            f"{path} must keep the labels that the monitor was given; at least one of them was changed or is "
+            "gone since the last look. Empty cells may be filled; for corrected labels start again with "
+            "another --state."
+        )
+
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def check_mature_text(mature: str) -> int | timedelta:
+    """Return how long labels are waited for: 500 predictions, or 30d."""
+    parsed = re.fullmatch(r"(\d{1,9})([smhdw]?)", mature)
+    if parsed is None:
+        raise ValueError(
+            "--mature must be a whole number of predictions, such as 500, or a time in seconds, minutes, hours, days "
+            f"or weeks, such as 90s, 45m, 12h, 30d or 8w; got {mature!r}."
+        )
+    number = int(parsed[1])
+    return timedelta(**{_UNITS[parsed[2]]: number}) if parsed[2] else number
+
+
+def check_which_order(order: str | None, time: str | None, mature: int | timedelta | None) -> None:
+    """Refuse columns of times without a time to wait for, and the other way round."""
+    if (time is None) == isinstance(mature, timedelta):
+        got = f"--time {time} with --mature {mature}" if time is not None else f"--mature {mature} without --time"
+        raise ValueError(
+            "--time COLUMN and a time to wait for (--mature 30d) must come together: rows are then judged in the order "
+            f"of that column, 30 days later; got {got}. Without times pass --order COLUMN, or a file whose rows stand "
+            "in the order of prediction, and --mature 500."
+        )
+    if order is not None and mature is None:
+        raise ValueError(
+            f"--order {order} must come with --mature, which says how long a missing label is waited for: a "
+            "number of predictions (500), or a time (30d, with --time)."
+        )
+
+
+def check_numbers_column(path: Path, column: str, texts: list[str | None], start: int) -> list[int]:
+    """Return the numbers of predictions."""
+    for row, text in enumerate(texts):
+        if text is None or not re.fullmatch(r"\d{1,18}", text):
+            raise ValueError(
+                f"{path}, row {start + row}, column {column!r}: it must hold the number of the prediction, 0, 1, 2, "
+                f"...; got {text!r}."
+            )
+    return [int(text or 0) for text in texts]

@@ -205,7 +205,7 @@ def with_options(options: list[Any]) -> Callable[[Callable[..., Any]], Callable[
 
 def choice_of(options: dict[str, Any]) -> Any:
     """Take what the user said about columns out of the options."""
-    from aptset.cli.number_styles import check_marks
+    from aptset.cli.columns import check_marks
     from aptset.cli.tables import ColumnChoice
 
     writing = check_marks(way_of_dates(options), options.pop("thousands"), options.pop("decimal"))
@@ -278,7 +278,7 @@ def is_given(name: str) -> bool:
 
 def options_of_run(options: dict[str, Any], quiet: bool) -> dict[str, Any]:
     """Return the options of a command that trains, as the settings of a run."""
-    from aptset.cli.label_tables import label_settings  # loaded with files, which other commands do not need
+    from aptset.cli.inputs import label_settings  # loaded with files, which other commands do not need
 
     names = ["model", "calibration", "share", "alphas", "level", "randomized", "allow_empty", "groups", "row_id"]
     settings = {name: options[name] for name in [*names, "cluster", "seed", "jobs", "trust", "test_share"]}
@@ -358,3 +358,18 @@ def in_options(text: str) -> str:
 def printable(text: str) -> str:
     """Return a text that a terminal shows and does not obey: names come from files, and may hold control characters."""
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+
+
+def errors_of(given: tuple[str, ...]) -> Any:
+    """Return one error for all rows, or one for each label that is named: malignant=0.01."""
+    if not given:
+        return 0.05
+    pairs = [text.rpartition("=") for text in given]
+    try:
+        if all(not equals for _, equals, _ in pairs) and len(pairs) == 1:
+            return float(given[0])
+        if all(equals and label for label, equals, _ in pairs) and len({label for label, _, _ in pairs}) == len(pairs):
+            return {label: float(value) for label, _, value in pairs}
+    except ValueError:
+        pass
+    raise ValueError(f"--error must be one number, or LABEL=NUMBER for each label; got {' '.join(given)!r}.")

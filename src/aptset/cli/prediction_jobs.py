@@ -1,272 +1,217 @@
-"""What ``aptset predict`` does with the folder of a run: raw rows in, sets out."""
+"""What ``aptset predict`` does: from a file, or from many parts, to files of sets, in bounded memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from aptset import Evaluation, evaluate
-from aptset.arrow.formats import TableFile, check_row_count, check_rows_present, in_whole_blocks, table_file
-from aptset.arrow.layout import as_texts
-from aptset.cli.checks import (
-    about_skipped,
-    check_columns,
-    check_distinct_columns,
-    check_some_labelled,
-    shifted_rows,
-)
-from aptset.cli.columns import Plan
-from aptset.cli.discovery import new_folder
-from aptset.cli.files import CONFIDENCE, SetsWriter
-from aptset.cli.probability_jobs import beside_the_user, forms_of, named_as, write_nothing
-from aptset.cli.tables import (
-    TableRows,
-    check_finite_features,
-    check_number_columns,
-    check_target,
-    labels_among,
-    some_of,
-)
-from aptset.core.labels import as_objects
-from aptset.core.levels import check_level
-from aptset.core.randomization import all_at_once
-from aptset.core.runner import counting
-from aptset.estimator.fitted import SetsOfPieces
-from aptset.estimator.storage import check_table, load_folder, read_folder
-
-_ALL = 1 << 62
-_AT_ONCE = 65_536  # rows that are predicted at once where nobody says how many
+from aptset import Calibration, Confidence, PredictionSets
+from aptset.arrow.formats import Dialect, TableFile
+from aptset.cli.artefacts import digest_of, load_artefact
+from aptset.cli.files import ProbabilityFile, check_columns, check_same_classes, shifted_rows
+from aptset.cli.inputs import parts_of, source_of
+from aptset.cli.manifest import OnePart, write_parts
+from aptset.cli.options import assurance_of
+from aptset.cli.probability_jobs import OnRows
+from aptset.cli.stores import location_of
+from aptset.cli.writing import CONFIDENCE, SetsWriter, types_of
+from aptset.core.levels import check_alphas, check_level
+from aptset.core.runner import versions
 
 
-@dataclass(frozen=True)
-class NewRows:
-    """Rows for a classifier that was saved by ``run``, and the columns that travel along."""
-
-    features: pd.DataFrame
-    groups: NDArray[Any] | None
-    ids: NDArray[Any] | None
-    others: dict[str, pa.Array]
-
-
-@dataclass(frozen=True)
-class NewTable:
-    """A file of new rows, and what the folder of a classifier says about its columns."""
-
-    file: TableFile
-    plan: Plan
-    row_id: str | None
-    groups: str | None
-
-    @classmethod
-    def of(
-        cls, file: TableFile, table: dict[str, Any], row_id: str | None = None, groups: str | None = None
-    ) -> NewTable:
-        """Return the file as the classifier of a folder takes it; a column that it needs must be there."""
-        plan = Plan.of_json(table["columns"])
-        new = cls(file, plan, row_id or table["id"], groups or table["groups"])
-        check_distinct_columns(file.path, file.names)
-        names = [*file.names, *file.key_columns(0)]
-        wanted = [name for name in (*plan.names(), new.row_id, new.groups) if name is not None]
-        missing = [name for name in wanted if name not in names]
-        what = f"the columns that the model was trained on; missing: {some_of(missing)}"
-        check_columns(file.path, not missing, what, names, missing)
-        return new
-
-    def whole(self) -> NewRows:
-        """Return all rows at once."""
-        (rows,) = self._pieces(_ALL)
-        return rows
-
-    def pieces(self, batch_rows: int) -> Iterator[NewRows]:
-        """Yield the rows in order, in pieces of whole blocks: what a set depends on never spans two of them."""
-        yield from self._pieces(in_whole_blocks(batch_rows))
-
-    def _pieces(self, step: int) -> Iterator[NewRows]:
-        start, rows, path = 0, self.file.rows, self.file.path
-        for written, typed in self._tables(step):
-            check_row_count(path, typed.num_rows, written.num_rows)
-            yield self._rows_of(written, typed, start)
-            start += written.num_rows
-        check_row_count(path, start, start if rows is None else rows)
-        check_rows_present(path, start)
-
-    def _tables(self, step: int) -> Iterator[tuple[pa.Table, pa.Table]]:
-        """Yield rows in two forms: as they are written, and as models take them."""
-        if not self.file.is_text:
-            yield from ((table, table) for table in self.file.pieces(step))
-            return
-        numbers = dict.fromkeys(self.plan.plain_numbers, pa.float64())
-        used = [name for name in (*self.plan.texts, *numbers) if name in self.file.names]
-        yield from zip(self.file.pieces(step), self.file.pieces(step, used, numbers), strict=True)
-
-    def _rows_of(self, written: pa.Table, typed: pa.Table, start: int) -> NewRows:
-        written, typed = self._with_keys(written), self._with_keys(typed, self.plan.plain_numbers)
-        check_number_columns(self.file.path, typed, self.plan.plain_numbers)
-        with shifted_rows(self.file.path, start):
-            features = self.plan.frame(typed)
-            check_finite_features(features)
-        names = (self.groups, self.row_id)
-        by, ids = (None if name is None else as_objects(as_texts(written[name])) for name in names)
-        others = {name: written[name].combine_chunks() for name in self.file.names}
-        return NewRows(features, by, ids, others)
-
-    def _with_keys(self, table: pa.Table, numbers: Sequence[str] = ()) -> pa.Table:
-        """Return a table with the columns that the folders of the file stand for."""
-        for name, column in self.file.key_columns(table.num_rows).items():
-            with suppress(pa.ArrowInvalid):  # a text stays one, and is refused where a number is wanted
-                column = column.cast(pa.float64()) if name in numbers else column
-            table = table.append_column(name, column)
-        return table
-
-
-def predict_rows(
-    file: TableFile,
-    folder: Path,
-    alphas: Sequence[Any] | None,
+def predict_file(
+    source: ProbabilityFile,
+    calibration: Calibration,
+    alphas: Sequence[Any],
     out: Path,
-    row_id: str | None,
-    groups: str | None,
-    trust: Sequence[str],
-    batch_rows: int,
-    progress: bool,
-    u: Literal["fresh"] | None = None,
-    same_dialect: bool = False,
-    assurance: Any = None,
-    confidence: bool = False,
-) -> dict[str, Any]:
-    """Write the sets of raw rows, piece by piece; all their columns travel along."""
-    classifier, facts = load_run(folder, trust)
-    new, more = NewTable.of(file, facts, row_id, groups), {"assurance": assurance, "confidence": confidence}
-    return predict_table(new, classifier, alphas, out, batch_rows, progress, u, same_dialect, **more)
-
-
-def load_run(folder: Path, trust: Sequence[str]) -> tuple[Any, dict[str, Any]]:
-    """Return the classifier of a folder, and what it says about tables."""
-    if trust:
-        beside_the_user()
-    classifier, facts = load_folder(folder, trust=list(trust))
-    return classifier, check_table(folder, facts)
-
-
-def predict_table(
-    table: NewTable,
-    classifier: Any,
-    alphas: Sequence[Any] | None,
-    out: Path,
-    batch_rows: int,
-    progress: bool,
+    on_rows: OnRows,
+    normalize: bool = False,
     u: Literal["fresh"] | None = None,
     same_dialect: bool = False,
     is_part: bool = False,
     assurance: Any = None,
     confidence: bool = False,
 ) -> dict[str, Any]:
-    """Write the sets of the rows of a file; fresh u takes the place of ids."""
-    asked = [classifier.alpha] if alphas is None else list(alphas)
-    levels = [check_level(named_as(alpha, classifier.calibration_), assurance) for alpha in asked]
-    classes, rows = classifier.classes_.tolist(), table.file.rows
-    pieces, more = SetsOfPieces(classifier, levels, rows, confidence), CONFIDENCE if confidence else ()
-    forms = forms_of(table.file, out, same_dialect, is_part)
-    sets_writer = SetsWriter(out, table.file.names, classes, asked, *forms, more)
-    with sets_writer as writer, counting(rows, "rows", progress) as count:
-        if rows == 0:
-            write_nothing(writer, table.file.names, classes, len(levels), confidence)
-            return writer.done()
-        for piece in table.pieces(batch_rows):
-            sets = pieces.of(piece.features, piece.groups, piece.ids if u is None else None, u)
-            writer.write(piece.others, sets, pieces.confidence)
-            count(len(sets[0]))
-        pieces.finish()
+    """Write the sets of a file, batch by batch; every other column travels along.
+
+    In parquet columns of a CSV get their types, unless the file is one of many parts, which must stay alike.
+    """
+    levels: list[Any] = [check_level(named_as(alpha, calibration), assurance) for alpha in alphas]
+    check_weights_wanted(source, calibration)
+    names = [str(name) for name in calibration.classes.tolist()]
+    source = source.for_classes(names)
+    order = check_same_classes(source.path, source.classes(), names)
+    labels, forms = calibration.classes.tolist(), forms_of(source.file, out, same_dialect, is_part)
+    more = CONFIDENCE if confidence else ()
+    with SetsWriter(out, source.other_columns(), labels, alphas, *forms, more) as writer:
+        if source.file.rows == 0:
+            write_nothing(writer, source.other_columns(), labels, len(alphas), confidence)
+        for batch in source.batches(may_be_empty=True):
+            options: dict[str, Any] = {"groups": batch.groups, "ids": batch.ids, "weights": batch.weights}
+            options |= {"normalize": normalize or None, "logits": source.logits, "u": u}
+            with shifted_rows(source.path, batch.start):
+                sets: Any = calibration.predict_set(batch.probabilities[:, order], levels, **options)
+                sure = calibration.confidence(batch.probabilities[:, order], **options) if confidence else None
+            writer.write(batch.others, sets, sure)
+            on_rows(len(sets[0]))
     return writer.done()
 
 
-def labelled_rows(
-    file: TableFile, folder: Path, trust: Sequence[str], skip_unlabelled: bool = False
-) -> tuple[Any, TableRows, NDArray[Any] | None]:
-    """Return the classifier of a folder, the rows of a file with their labels, and their ids."""
-    classifier, table = load_run(folder, trust)
-    check_has_labels(file, table["target"])
-    new = NewTable.of(file, table).whole()
-    texts = as_texts(new.others[table["target"]])
-    if not skip_unlabelled:
-        check_target(file.path, table["target"], texts)
-    numbers = np.array([row for row, text in enumerate(texts) if text is not None], dtype=np.intp)
-    check_some_labelled(file.path, len(numbers), len(texts))
-    labels = labels_among([str(texts[row]) for row in numbers.tolist()], classifier.classes_.tolist())
-    check_some_known(file.path, table["target"], labels, classifier.classes_.tolist())
-    remarks = (about_skipped(len(texts) - len(numbers), len(texts)),) if len(numbers) < len(texts) else ()
-    by, ids = (None if values is None else values[numbers] for values in (new.groups, new.ids))
-    plan = Plan.of_json(table["columns"])
-    return classifier, TableRows(plan, new.features.iloc[numbers], labels, by, numbers, remarks), ids
+def named_as(alpha: Any, calibration: Calibration) -> Any:
+    """Return levels of labels or groups under the names that the calibration has for them: options are texts."""
+    if not isinstance(alpha, dict):
+        return alpha
+    groups = calibration.held_out.groups
+    names = [name for cell in groups.names for name in (cell if groups.rows is not None else (cell,))]
+    by_text = {str(name): name for name in reversed(names)}
+    return {by_text.get(name, name): part for name, part in alpha.items()}
 
 
-def check_has_labels(file: TableFile, target: str) -> None:
-    """Refuse a file without the labels that a look at coverage needs."""
-    names = [*file.names, *file.key_columns(0)]
-    what = f"the labels, in a column {target!r}, to compare the sets with"
-    check_columns(file.path, target in names, what, names, [target])
+def forms_of(file: TableFile, out: Path, same_dialect: bool, is_part: bool) -> tuple[dict[str, Any], Dialect | None]:
+    """Return the types of columns in parquet, and the dialect of a CSV: that of the input, if it is wanted."""
+    types = {} if is_part or out.suffix.lower() == ".csv" else types_of(file)
+    return types, file.dialect if same_dialect else None
 
 
-def check_some_known(path: Path, column: str, labels: Any, classes: Sequence[Any]) -> None:
-    """Refuse labels of which the model knows none: they are other labels, or written in another way."""
-    different = list(dict.fromkeys(labels.tolist()))
-    if different and not set(different) & set(classes):
-        shown, known = (", ".join(map(repr, list(names)[:5])) for names in (different, map(str, classes)))
-        raise ValueError(
-            f"{path}, column {column!r} must hold labels that the model knows; it knows none of {shown}. Its classes "
-            f"are {known}{', ...' if len(classes) > 5 else ''}."
-        )
+def write_nothing(
+    writer: SetsWriter, names: Sequence[str], classes: Sequence[Any], n_levels: int, confidence: bool = False
+) -> None:
+    """Write the columns of a file without rows."""
+    sets = PredictionSets.from_labels([], classes)
+    nothing = Confidence(sets.classes[:0], np.empty(0), np.empty(0)) if confidence else None
+    writer.write({name: pa.array([], pa.string()) for name in names}, [sets] * n_levels, nothing)
 
 
-def evaluate_folder(
-    file: TableFile, folder: Path, alpha: float | None, trust: Sequence[str], skip_unlabelled: bool
-) -> Evaluation:
-    """Judge the sets that the classifier of a folder makes of labelled rows."""
-    classifier, rows, ids = labelled_rows(file, folder, trust, skip_unlabelled)
-    level = classifier.alpha if alpha is None else alpha
-    with all_at_once():
-        sets = classifier.predict_set(rows.features, level, groups=rows.groups, ids=ids)
-    evaluation = evaluate(sets, rows.labels, groups=rows.groups, alpha=level)
-    return replace(evaluation, remarks=(*rows.remarks, *evaluation.remarks))
+def check_weights_wanted(source: ProbabilityFile, calibration: Calibration) -> ProbabilityFile:
+    """Return a file that has a column of weights where calibration rows had one, and none where they had none."""
+    held_out = calibration.held_out
+    is_wanted = held_out.has_weights and held_out.ratios is None
+    if is_wanted != (source.weight is not None):
+        what = "must be read with --weights COLUMN, since" if is_wanted else "must be read without --weights, since no"
+        raise ValueError(f"{source.path} {what} calibration rows had weights.")
+    return source
 
 
-def has_sets(file: TableFile) -> bool:
-    """Tell whether a file has a column of sets; else it holds raw rows."""
-    return any(name == "set" or name.startswith("set ") for name in file.names)
+_OPTIONS = ("prefix", "logits", "normalize", "row_id", "groups", "weights", "batch_rows", "sep", "encoding", "u")
 
 
-def with_sets(
-    file: TableFile, folder: Path, label: str, alpha: float, groups: str | None, trust: Sequence[str], progress: bool
-) -> TableFile:
-    """Return a file as it is if it has sets; raw rows with the sets that the classifier of a folder makes of them."""
-    if has_sets(file):
-        return file
-    classifier, facts = load_run(folder, trust)
-    check_has_labels(file, label)
-    path = new_folder() / f"{file.path.stem}.parquet"
-    table = NewTable.of(file, facts, None, groups)
-    predict_table(table, classifier, [alpha], path, _AT_ONCE, progress, is_part=True)
-    return table_file(path)
+def predict_parts(
+    artefact: Path,
+    out: str,
+    alphas: Sequence[Any] | None,
+    label: str | None,
+    quiet: bool,
+    options: dict[str, Any],
+) -> dict[str, Any]:
+    """Write the sets of every part to a folder, and go on where an earlier run was stopped."""
+    parts = parts_of(options["probs"], quiet, options["sep"], options["encoding"])
+    sure, confidence = assurance_of(options), options["confidence"]
+    names = ("row_id", "groups", "batch_rows", "u", "confidence")
+    if artefact.is_dir():
+        from aptset.cli.artefacts import load_run  # loads scikit-learn, as models do
+
+        saved = load_run(artefact, options["trust"])
+        levels = [saved[0].alpha] if alphas is None else list(alphas)
+        one = sets_of_rows(saved, levels, **{name: options[name] for name in names}, assurance=sure)
+    else:
+        levels, calibration = list(alphas or ()), load_artefact(artefact, options["trust"])
+        source, of_rows = partial(source_of, options, label), (options["normalize"], options["u"], sure, confidence)
+        one = sets_of_probabilities(source, calibration, levels, *of_rows)
+    check_alphas(levels, sure)
+    settings = {"alpha": levels, "label": _label_setting(label), **{name: options[name] for name in _OPTIONS}}
+    settings |= {name: str(value) for name, value in {"assurance": sure, "confidence": confidence}.items() if value}
+    folders = [location for name in options["probs"] if (location := location_of(name)).is_folder]
+    done = write_parts(parts, location_of(out), settings_of_parts(artefact, settings), folders, one)
+    return {**done, "alpha": levels[0]}
 
 
-class RunSettings(NamedTuple):
-    """What later commands take from a run: the column that it predicts, its level, and its column of groups."""
+def sets_of_probabilities(
+    source_of: Callable[[TableFile], ProbabilityFile],
+    calibration: Any,
+    alphas: Sequence[Any],
+    normalize: bool,
+    u: Literal["fresh"] | None = None,
+    assurance: Any = None,
+    confidence: bool = False,
+) -> OnePart:
+    """Return what writes the sets of a part that holds probabilities."""
 
-    target: str
-    alpha: float
-    groups: str | None
+    def one(file: TableFile, target: Path) -> dict[str, Any]:
+        source = source_of(file)
+        if file.rows == 0:
+            names = _others_without_rows(source, [str(name) for name in calibration.classes.tolist()])
+            return write_empty_part(file, target, names, calibration.classes, alphas, confidence)
+        more = {"assurance": assurance, "confidence": confidence, "is_part": True}
+        return predict_file(source, calibration, alphas, target, lambda rows: None, normalize, u, **more)
+
+    return one
 
 
-def settings_of_run(folder: Path) -> RunSettings:
-    """Return what the folder of a run says."""
-    facts, _ = read_folder(folder)
-    table = check_table(folder, facts)
-    return RunSettings(str(table["target"]), float(facts["settings"].get("alpha") or 0.1), table["groups"])
+def sets_of_rows(
+    saved: tuple[Any, dict[str, Any]],
+    alphas: Sequence[Any],
+    row_id: str | None,
+    groups: str | None,
+    batch_rows: int,
+    u: Literal["fresh"] | None = None,
+    confidence: bool = False,
+    assurance: Any = None,
+) -> OnePart:
+    """Return what writes the sets of a part that holds raw rows."""
+    from aptset.cli.raw_rows import NewTable, predict_table
+
+    classifier, facts = saved
+
+    def one(file: TableFile, target: Path) -> dict[str, Any]:
+        table = NewTable.of(file, facts, row_id, groups)
+        if file.rows == 0:
+            return write_empty_part(file, target, file.names, classifier.classes_, alphas, confidence)
+        more = {"assurance": assurance, "confidence": confidence, "is_part": True}
+        return predict_table(table, classifier, alphas, target, batch_rows, progress=False, u=u, **more)
+
+    return one
+
+
+def write_empty_part(
+    file: TableFile, out: Path, names: list[str], classes: Any, alphas: Sequence[Any], confidence: bool = False
+) -> dict[str, Any]:
+    """Write a file of sets without rows, with the columns that it would have."""
+    kinds = {field.name: field.type for field in file.schema} if file.kind == "parquet" else {}
+    others = {name: pa.array([], kinds.get(name, pa.string())) for name in file.names if name in names}
+    none = PredictionSets(np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64), classes)
+    nothing = Confidence(classes[:0], np.empty(0), np.empty(0)) if confidence else None
+    texts, more = [str(name) for name in classes.tolist()], CONFIDENCE if confidence else ()
+    with SetsWriter(out, names, texts, alphas, more=more) as writer:
+        writer.write(others, [none] * len(alphas), nothing)
+    return writer.done()
+
+
+def _others_without_rows(source: ProbabilityFile, classes: list[str]) -> list[str]:
+    """Return the columns that travel along; all that are needed must be there all the same.
+
+    A CSV without rows does not tell which columns hold numbers: those of probabilities are called as the classes are.
+    """
+    if not source.file.is_text or source.prefix is not None:
+        source.classes()
+        return source.other_columns()
+    columns, names = replace(source, prefix="").classes(), source.file.names
+    check_columns(source.path, set(classes) <= set(columns), "a column for each class", names, classes)
+    return [name for name in [*names, *dict(source.file.keys)] if name not in classes]
+
+
+def _label_setting(label: str | None) -> Any:
+    """Return the name of labels; with a digest of their file, if they stand in one of their own beside matrices."""
+    is_file = label is not None and label.endswith(".npy") and Path(label).is_file()
+    return [label, location_of(str(label)).digest()] if is_file else label
+
+
+def settings_of_parts(artefact: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Return all that the bytes of the output depend on besides the input."""
+    of_calibration = {"calibration": digest_of(artefact), "aptset": versions().get("aptset")}
+    return {"format": 2, "command": "predict", **of_calibration, **options}

@@ -1,7 +1,4 @@
-"""The commands from probabilities to sets, and what they are worth: calibrate, predict, accept, evaluate, monitor.
-
-No logic.
-"""
+"""The commands from probabilities to sets and decisions: calibrate, predict, accept, export. They parse and call."""
 
 from __future__ import annotations
 
@@ -20,23 +17,18 @@ from aptset.cli.inputs import (
     check_artefact,
     files_read,
     goes_to_folder,
-    is_called,
-    is_one_file,
     open_only,
     open_table,
-    parts_of,
     remembered,
     sources_of,
     target_of,
 )
 from aptset.cli.options import (
-    ALPHA,
     AS_JSON,
     ASSURANCE,
     BANDS,
     CLUSTER,
     CONFORMITY,
-    DATES,
     DIALECT,
     ERRORS,
     FRESH_U,
@@ -47,19 +39,14 @@ from aptset.cli.options import (
     SKIP_UNLABELLED,
     TRUST,
     WEIGHTS,
-    LevelType,
     assurance_of,
     is_given,
     labels_in_groups,
     refuse_other_options,
     show,
-    together,
-    way_of_dates,
     with_options,
     with_probabilities,
 )
-
-ALARMED = 3  # the exit status that tells an alarm from an error
 
 
 @click.command()
@@ -95,7 +82,7 @@ def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **
     if accept:
         _calibrate_acceptance(label, out, quiet, as_json, options)
         return
-    from aptset.cli.label_tables import label_settings
+    from aptset.cli.inputs import label_settings
     from aptset.cli.probability_jobs import calibrate_files
     from aptset.conformal.importance import effective_in_words
     from aptset.core.files import check_other_files
@@ -144,7 +131,7 @@ def with_skipped(
     """Add how many rows were left out, beside ``n_rows`` that were not, to what is printed."""
     if not skipped or not sum(skipped):
         return content, text
-    from aptset.cli.checks import about_skipped
+    from aptset.cli.files import about_skipped
 
     said = about_skipped(sum(skipped), sum(skipped) + n_rows)
     return {**content, "remarks": [said]}, f"{said}\n{text}"
@@ -152,7 +139,7 @@ def with_skipped(
 
 def _calibrate_acceptance(label: str, out: str, quiet: bool, as_json: bool, options: dict[str, Any]) -> None:
     """Write an artefact for `accept`."""
-    from aptset.cli.acceptance_jobs import learn_files
+    from aptset.cli.probability_jobs import learn_files
     from aptset.core.files import check_other_files
     from aptset.core.runner import counting
 
@@ -219,8 +206,11 @@ def accept(
       aptset accept new.csv -c rows.aptset --error benign=0.01
       aptset accept new.csv -c results --error 0.05 -o decided.parquet
     """
-    from aptset.cli.acceptance_jobs import accept_files, accept_rows, errors_of, load_rule
-    from aptset.cli.acceptance_jobs import in_words as decided_in_words
+    from aptset.cli.artefacts import load_rule
+    from aptset.cli.options import errors_of
+    from aptset.cli.probability_jobs import accept_files
+    from aptset.cli.probability_jobs import in_words as decided_in_words
+    from aptset.cli.raw_rows import accept_rows
     from aptset.core.files import check_other_files
     from aptset.core.runner import counting
 
@@ -278,7 +268,8 @@ def predict(
       aptset predict new.csv -c cal.aptset -o sets.csv --alpha malignant=0.01 --alpha benign=0.1
       aptset predict 's3://bucket/scores/*.parquet' -c cal.aptset -o s3://bucket/sets/ --prefix p_
     """
-    from aptset.cli.probability_jobs import load_artefact, predict_file
+    from aptset.cli.artefacts import load_artefact
+    from aptset.cli.prediction_jobs import predict_file
     from aptset.core.files import check_other_files
     from aptset.core.runner import counting
 
@@ -295,7 +286,7 @@ def predict(
         )
     asked = alphas if not is_run or is_given("alphas") else None
     if goes_to_folder(options["probs"], out):
-        from aptset.cli.many_files import predict_parts
+        from aptset.cli.prediction_jobs import predict_parts
 
         if options.pop("same_dialect"):
             raise click.UsageError("--same-dialect is for one file; many parts are written in UTF-8 with commas.")
@@ -306,7 +297,7 @@ def predict(
     with to_standard_output(out) as target:
         check_other_files([target], [*files_read(options, label), calibration])
         if is_run:
-            from aptset.cli.prediction_jobs import predict_rows  # loads scikit-learn, as models do
+            from aptset.cli.raw_rows import predict_rows  # loads scikit-learn, as models do
 
             name = options["probs"][0]
             file = open_table(name, *remembered(artefact, name, options["sep"], options["encoding"]), quiet)
@@ -339,175 +330,6 @@ def in_words(done: dict[str, Any], out: str) -> str:
 
 
 @click.command()
-@click.argument("sets", nargs=-1, required=True)
-@click.option("--label", help="The column of true labels; with the folder of `aptset run` its target by default.")
-@click.option("-c", "--calibration", help="The folder of `aptset run`: SETS may be raw rows with their labels then.")
-@click.option(
-    "--alpha",
-    "alphas",
-    multiple=True,
-    type=LevelType(),
-    callback=together,
-    help="The level of the sets, as a reference; or of each label or group: --alpha malignant=0.01 --alpha benign=0.1.",
-)
-@click.option("--groups", help="A column to break coverage and size down by.")
-@SKIP_UNLABELLED
-@with_options([*DIALECT, TRUST])
-@QUIET
-@AS_JSON
-def evaluate(
-    sets: tuple[str, ...],
-    label: str | None,
-    calibration: str | None,
-    alphas: tuple[Any, ...],
-    quiet: bool,
-    as_json: bool,
-    **options: Any,
-) -> None:
-    """Compare the sets in a file, or in many (files, folders, globs, URLs), with the true labels in it.
-
-    \b
-    Examples:
-      aptset evaluate sets.parquet --label y --alpha 0.1
-      aptset evaluate sets/ --label y --groups region
-      aptset evaluate labelled.csv -c results
-    """
-    from aptset.cli.evaluation_jobs import evaluate_files
-    from aptset.cli.probability_jobs import evaluation_as_json
-
-    if len(alphas) > 1:
-        raise click.UsageError("--alpha must be one level here, the level of the sets that are judged; got several.")
-    alpha = alphas[0] if alphas else None
-    classes = None
-    if calibration is not None:
-        from aptset.cli.prediction_jobs import evaluate_folder, has_sets, settings_of_run
-        from aptset.cli.probability_jobs import classes_of
-
-        folder = check_artefact(artefact_of(calibration), calibration)
-        if folder.is_dir():
-            file = open_only(sets, options["sep"], options["encoding"], quiet, folder)
-            label = label or settings_of_run(folder).target
-            if not has_sets(file):
-                asked = (alpha, options["trust"], options["skip_unlabelled"])
-                evaluation = evaluate_folder(file, folder, *asked)
-                show(evaluation_as_json(evaluation), repr(evaluation), quiet, as_json)
-                return
-            options["sep"], options["encoding"] = remembered(folder, sets[0], options["sep"], options["encoding"])
-        classes = classes_of(folder, options["trust"])
-    if label is None:
-        raise click.UsageError("SETS need --label COLUMN, the true labels, or -c FOLDER, which knows the column.")
-    dialect = {name: options[name] for name in ("sep", "encoding")}
-    is_one = is_one_file(sets)
-    files = [open_table(sets[0], **dialect, quiet=quiet)] if is_one else parts_of(sets, quiet, **dialect).files()
-    skipped = list[int]() if options["skip_unlabelled"] else None
-    evaluation = evaluate_files(files, label, alpha, options["groups"], is_one and not quiet, skipped, classes)
-    show(evaluation_as_json(evaluation), repr(evaluation), quiet, as_json)
-
-
-@click.command()
-@click.argument("sets")
-@click.option("--label", help="The column of true labels; with the folder of `aptset run` its target by default.")
-@click.option("-c", "--calibration", required=True, help="The artefact, or the folder of `aptset run`, of the sets.")
-@ALPHA
-@click.option("--groups", help="The column of groups, if the calibration was done by group.")
-@click.option("--alarm", default=100.0, show_default=True, help="Evidence that raises the alarm.")
-@click.option("--state", help="A file that keeps what was seen: the next call continues after it.")
-@click.option(
-    "--order", help="The column with the number of each prediction: 0, 1, 2, ...; else their order is the file's."
-)
-@click.option("--time", help="The column that says when each prediction was made, to judge rows in that order.")
-@DATES
-@click.option("--mature", help="How long to wait for a missing label: 500 (predictions), 30d, 12h.")
-@click.option("--rotated", is_flag=True, help="SETS is a new log in place of the one before: all its rows are new.")
-@SKIP_UNLABELLED
-@with_options([*DIALECT, TRUST])
-@QUIET
-@AS_JSON
-def monitor(
-    sets: str,
-    label: str | None,
-    calibration: str,
-    alpha: float,
-    alarm: float,
-    quiet: bool,
-    as_json: bool,
-    **options: Any,
-) -> None:
-    """Watch whether sets still cover 1 - alpha of the rows, in a file of outcomes that grows.
-
-    SETS is a file that `aptset predict` wrote, with the true labels; with the folder of `aptset run` it may hold raw
-    rows with their labels.
-
-    Rows are judged in the order of prediction: the order of the file, or of the column that --order or --time names.
-    (In the order in which labels become known there would be false alarms, if wrong guesses are labelled sooner.) With
-    --mature labels may be missing. A row then waits for all earlier rows, and a row whose label does not come in time
-    never raises the evidence. With --time and without --order, the label of every row must come within --mature.
-
-    The exit status is 3 after an alarm, at this row or at an earlier one. If nothing has changed since calibration, at
-    most 1 of --alarm deployments ever has an alarm, however often the command is run.
-
-    With --state the file must begin with the rows that were seen before; the rows after them are new. If the log was
-    rotated, pass --rotated once, or the folder of all logs.
-
-    \b
-    Examples:
-      aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.aptset
-      aptset monitor outcomes.csv --label y -c cal.aptset --state monitor.aptset --rotated
-      aptset monitor outcomes.csv --label y -c cal.aptset --time asked --mature 30d
-      aptset monitor labelled.csv -c results     # raw rows with labels, or the sets that `aptset predict` made of them
-    """
-    from aptset.cli.monitor_jobs import PredictionOrder, monitor_file
-    from aptset.cli.probability_jobs import digest_of, load_artefact
-    from aptset.core.files import check_other_files
-
-    if options["rotated"] and options["state"] is None:
-        raise click.UsageError("--rotated needs --state FILE, the state of the logs before this one.")
-    if options["skip_unlabelled"] and (options["state"] is not None or options["mature"] is not None):
-        raise click.UsageError(
-            "--skip-unlabelled cannot be given with --state or --mature, where rows wait for their labels. "
-            "Pass --mature, which says how long, without --skip-unlabelled."
-        )
-    state = None if options["state"] is None else Path(options["state"])
-    check_other_files([] if state is None else [state], [sets, calibration])
-    artefact = check_artefact(artefact_of(calibration), calibration)
-    if artefact.is_dir():
-        from aptset.cli.prediction_jobs import settings_of_run
-
-        of_run = settings_of_run(artefact)
-        label, alpha = label or of_run.target, alpha if is_given("alpha") else of_run.alpha
-        options["groups"] = options["groups"] or of_run.groups
-    if label is None:
-        raise click.UsageError("SETS need --label COLUMN, the true labels.")
-    dialect = remembered(artefact, sets, options["sep"], options["encoding"])
-    file = open_table(sets, *dialect, quiet, is_growing=state is not None)
-    if artefact.is_dir():
-        from aptset.cli.prediction_jobs import with_sets
-
-        file = with_sets(file, artefact, label, alpha, options["groups"], options["trust"], not quiet)
-        is_called(file.path, sets)
-    places = PredictionOrder.of(options["order"], options["time"], options["mature"], way_of_dates(options))
-    made, of_rows = load_artefact(artefact, options["trust"]), {"group": options["groups"], "alarm": alarm}
-    of_state = {"state": state, "digest": digest_of(artefact), "is_rotated": options["rotated"]}
-    of_state["skip_unlabelled"] = options["skip_unlabelled"]
-    monitored, notes = monitor_file(file, label, made, alpha, **of_rows, **of_state, places=places, progress=not quiet)
-    seen = {
-        "rows": monitored.rows,
-        "misses": monitored.misses,
-        "alarmed_at": monitored.alarmed_at,
-        "mature": options["mature"],
-    }
-    waits = {"waiting": monitored.n_waiting, "unlabelled": monitored.unlabelled, "ignored": monitored.ignored}
-    show(
-        {**monitored.settings, **seen, **waits, "log_evidence": monitored.log_evidence},
-        " ".join([monitored.sentence(), *notes]),
-        quiet,
-        as_json,
-    )
-    if monitored.alarmed:
-        sys.exit(ALARMED)
-
-
-@click.command()
 @click.argument("out")
 @click.option("-c", "--calibration", required=True, help="The artefact of `calibrate`, or the folder of `aptset run`.")
 @LEVELS
@@ -534,7 +356,7 @@ def export(out: str, calibration: str, alphas: tuple[Any, ...], quiet: bool, as_
       aptset export sets.onnx -c cal.aptset --alpha 0.1 --alpha 0.05
       aptset export joined.onnx -c cal.aptset --model network.onnx --logits
     """
-    from aptset.cli.probability_jobs import load_artefact
+    from aptset.cli.artefacts import load_artefact
     from aptset.onnx import export as write
 
     loaded = load_artefact(check_artefact(artefact_of(calibration), calibration), options.pop("trust"))
@@ -544,7 +366,7 @@ def export(out: str, calibration: str, alphas: tuple[Any, ...], quiet: bool, as_
     show(facts, words, quiet, as_json)
 
 
-COMMANDS = [calibrate, predict, accept, evaluate, monitor, export]
+COMMANDS = [calibrate, predict, accept, export]
 
 
 @contextmanager

@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from aptset import Calibration, Confidence, Evaluation, PredictionSets, calibrate
-from aptset.arrow.formats import Dialect, TableFile
-from aptset.calibration.calibrate import calibration_of, load_calibration
+from aptset import Acceptance, Calibration, Evaluation, calibrate, learn_acceptance
+from aptset.calibration.calibrate import calibration_of
 from aptset.calibration.labelled_rows import LabelledRequest, score_labels
 from aptset.calibration.online_state import Numbering
-from aptset.calibration.storage import STORE, find_score
 from aptset.calibration.weights import EQUAL, ImportanceWeights
-from aptset.cli.checks import (
-    check_labels_present,
-    check_one_model,
-    check_same_classes,
-    check_some_labelled,
-    shifted_rows,
-)
-from aptset.cli.files import CONFIDENCE, Batch, ProbabilityFile, SetsWriter, types_of
+from aptset.cli.artefacts import imported_score
+from aptset.cli.files import Batch, ProbabilityFile, check_same_classes, check_some_labelled, shifted_rows
+from aptset.cli.writing import write_decisions
 from aptset.conformal.importance import check_some_weight
-from aptset.core.files import atomic_write
-from aptset.core.levels import check_level
+from aptset.core.labels import Coded
 from aptset.core.randomization import check_ids
-from aptset.core.store import stored_kind
 from aptset.kernels.rows import CALIBRATION
-from aptset.scores import Score
 from aptset.scores.conformity import AUTO, check_conformity
 
 OnRows = Callable[[int], None]
@@ -127,57 +114,6 @@ def labelled_batches(
         check_some_labelled(path, n_labelled, n_labelled + sum(skipped or [0]))
 
 
-def imported_score(name: str | Score) -> str | Score:
-    """Return the score at module:object, which the user named; a plain name, or a score, as it is."""
-    if not isinstance(name, str) or ":" not in name:
-        return name
-    beside_the_user()
-    return find_score("--conformity", {"name": name, "settings": None}, trust=[name.partition(":")[0]])
-
-
-def load_artefact(path: Path, trust: tuple[str, ...]) -> Calibration:
-    """Read an artefact, or what a run calibrated; its score may come from modules that the user trusts."""
-    if trust:
-        beside_the_user()
-    if path.is_dir():
-        from aptset.cli.prediction_jobs import load_run  # with scikit-learn, which few jobs need
-
-        made: Calibration = check_one_model(path, load_run(path, trust)[0].calibration_)
-        return made
-    if stored_kind(path) in ("acceptance", "acceptance_threshold"):
-        raise ValueError(f"{path} was made by `aptset calibrate --accept`, for decisions: pass it to `aptset accept`.")
-    calibration: Calibration = check_one_model(path, load_calibration(path, trust=trust))
-    return calibration
-
-
-def classes_of(path: Path, trust: tuple[str, ...]) -> list[Any]:
-    """Return the classes of an artefact, or of what a run trained, on however many folds."""
-    if not path.is_dir():
-        return list(load_calibration(path, trust=trust).classes.tolist())
-    from aptset.cli.prediction_jobs import load_run
-
-    return list(load_run(path, trust)[0].classes_.tolist())
-
-
-def digest_of(artefact: Path) -> str:
-    """Return a digest of what a calibration says, not of when it was made: a script that makes it anew goes on, too."""
-    from aptset.estimator.storage import read_folder  # with scikit-learn, which few jobs need
-
-    facts, tensors = read_folder(artefact) if artefact.is_dir() else STORE.read(artefact)
-    plain = {name: value for name, value in facts.items() if name not in ("created", "library")}
-    digest = blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=16)
-    for name in sorted(tensors):
-        digest.update(f"{name} {tensors[name].dtype} {tensors[name].shape}".encode())
-        digest.update(np.ascontiguousarray(tensors[name]).tobytes())
-    return digest.hexdigest()
-
-
-def beside_the_user() -> None:
-    """Let modules of the working folder be imported, as they are for a script there."""
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-
-
 def _calibrate_whole(
     batches: Iterable[tuple[ProbabilityFile, Batch, list[str]]], on_rows: OnRows, by_labels: Any, **settings: Any
 ) -> Calibration:
@@ -221,79 +157,6 @@ def named(clusters: Any, column: str | None) -> Any:
     return pd.Series(clusters, name=column, dtype=object)
 
 
-def predict_file(
-    source: ProbabilityFile,
-    calibration: Calibration,
-    alphas: Sequence[Any],
-    out: Path,
-    on_rows: OnRows,
-    normalize: bool = False,
-    u: Literal["fresh"] | None = None,
-    same_dialect: bool = False,
-    is_part: bool = False,
-    assurance: Any = None,
-    confidence: bool = False,
-) -> dict[str, Any]:
-    """Write the sets of a file, batch by batch; every other column travels along.
-
-    In parquet columns of a CSV get their types, unless the file is one of many parts, which must stay alike.
-    """
-    levels: list[Any] = [check_level(named_as(alpha, calibration), assurance) for alpha in alphas]
-    check_weights_wanted(source, calibration)
-    names = [str(name) for name in calibration.classes.tolist()]
-    source = source.for_classes(names)
-    order = check_same_classes(source.path, source.classes(), names)
-    labels, forms = calibration.classes.tolist(), forms_of(source.file, out, same_dialect, is_part)
-    more = CONFIDENCE if confidence else ()
-    with SetsWriter(out, source.other_columns(), labels, alphas, *forms, more) as writer:
-        if source.file.rows == 0:
-            write_nothing(writer, source.other_columns(), labels, len(alphas), confidence)
-        for batch in source.batches(may_be_empty=True):
-            options: dict[str, Any] = {"groups": batch.groups, "ids": batch.ids, "weights": batch.weights}
-            options |= {"normalize": normalize or None, "logits": source.logits, "u": u}
-            with shifted_rows(source.path, batch.start):
-                sets: Any = calibration.predict_set(batch.probabilities[:, order], levels, **options)
-                sure = calibration.confidence(batch.probabilities[:, order], **options) if confidence else None
-            writer.write(batch.others, sets, sure)
-            on_rows(len(sets[0]))
-    return writer.done()
-
-
-def named_as(alpha: Any, calibration: Calibration) -> Any:
-    """Return levels of labels or groups under the names that the calibration has for them: options are texts."""
-    if not isinstance(alpha, dict):
-        return alpha
-    groups = calibration.held_out.groups
-    names = [name for cell in groups.names for name in (cell if groups.rows is not None else (cell,))]
-    by_text = {str(name): name for name in reversed(names)}
-    return {by_text.get(name, name): part for name, part in alpha.items()}
-
-
-def forms_of(file: TableFile, out: Path, same_dialect: bool, is_part: bool) -> tuple[dict[str, Any], Dialect | None]:
-    """Return the types of columns in parquet, and the dialect of a CSV: that of the input, if it is wanted."""
-    types = {} if is_part or out.suffix.lower() == ".csv" else types_of(file)
-    return types, file.dialect if same_dialect else None
-
-
-def write_nothing(
-    writer: SetsWriter, names: Sequence[str], classes: Sequence[Any], n_levels: int, confidence: bool = False
-) -> None:
-    """Write the columns of a file without rows."""
-    sets = PredictionSets.from_labels([], classes)
-    nothing = Confidence(sets.classes[:0], np.empty(0), np.empty(0)) if confidence else None
-    writer.write({name: pa.array([], pa.string()) for name in names}, [sets] * n_levels, nothing)
-
-
-def check_weights_wanted(source: ProbabilityFile, calibration: Calibration) -> ProbabilityFile:
-    """Return a file that has a column of weights where calibration rows had one, and none where they had none."""
-    held_out = calibration.held_out
-    is_wanted = held_out.has_weights and held_out.ratios is None
-    if is_wanted != (source.weight is not None):
-        what = "must be read with --weights COLUMN, since" if is_wanted else "must be read without --weights, since no"
-        raise ValueError(f"{source.path} {what} calibration rows had weights.")
-    return source
-
-
 def evaluation_as_json(evaluation: Evaluation, **more: Any) -> dict[str, Any]:
     """Return an evaluation as plain values; what is not finite becomes None."""
     rows = []
@@ -305,12 +168,103 @@ def evaluation_as_json(evaluation: Evaluation, **more: Any) -> dict[str, Any]:
     return {"alpha": evaluation.alpha, "n": evaluation.n, **more, **said, "estimates": rows}
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write JSON, whole or not at all."""
-    with atomic_write(path) as file:
-        file.write(as_json(content))
+def check_labels_present(path: Path, labels: Coded | None, start: int, classes: Sequence[Any], column: str) -> None:
+    """Refuse missing labels and labels that no column of probabilities stands for; None among them may be missing."""
+    known = set(classes)
+    if labels is None or known.issuperset(labels.values):
+        return
+    for number, label in enumerate(labels.in_full()):
+        if label not in known:
+            if label is None:
+                raise ValueError(
+                    f"{path}, row {start + number}, column {column!r}: the label is missing. Pass --skip-unlabelled to "
+                    "leave such rows out."
+                )
+            named = [str(one) for one in classes if one is not None]
+            raise ValueError(
+                f"{path}, row {start + number}, column {column!r}: the label is {label!r}, which no column of "
+                f"probabilities stands for. The classes are {', '.join(named[:8])}{', ...' if len(named) > 8 else ''}."
+            )
 
 
-def as_json(content: dict[str, Any]) -> bytes:
-    """Return JSON that people can read."""
-    return json.dumps(content, indent=2, allow_nan=False).encode()
+def learn_files(
+    sources: Iterable[ProbabilityFile], on_rows: OnRows, skipped: list[int] | None = None, **settings: Any
+) -> Acceptance:
+    """Learn on the rows of several files as if they stood in one; with ``skipped`` rows need no label."""
+    rows, of_rows, classes, logits = all_rows(labelled_batches(sources, None, skipped), on_rows)
+    labels = of_rows.pop("labels")
+    of_rows.pop("weights")
+    with shifted_rows(Path("the files"), 0):
+        return learn_acceptance(np.concatenate(rows), labels, classes=classes, logits=logits, **of_rows, **settings)
+
+
+def accept_files(
+    sources: Iterable[ProbabilityFile],
+    rule: Acceptance,
+    error: Any,
+    assurance: float | None,
+    out: Path,
+    on_rows: OnRows,
+    normalize: bool = False,
+) -> dict[str, Any]:
+    """Write which rows to act on, and the guess of each; all rows together are the batch."""
+    rule = replace(rule, reading=replace(rule.reading, normalize=normalize or rule.reading.normalize))
+    names = [str(name) for name in (() if rule.reading.classes is None else rule.reading.classes.tolist())]
+    matrices, tables, groups, ids, logits = [], [], list[Any](), list[Any](), False
+    for each in sources:
+        source = each.for_classes(names)
+        order = check_same_classes(source.path, source.classes(), names)
+        if source.file.rows == 0:
+            tables.append(pa.table({name: pa.array([], pa.null()) for name in source.other_columns()}))
+        for batch in source.batches(may_be_empty=True):
+            matrices.append(batch.probabilities[:, order])
+            tables.append(pa.table(batch.others))
+            groups += batch.groups or []
+            ids += batch.ids or []
+            logits = source.logits
+            on_rows(len(batch.probabilities))
+    matrix = np.concatenate(matrices) if matrices else np.empty((0, len(names)))
+    with shifted_rows(Path("the files"), 0):
+        act, promise = _decided(rule, matrix, error, assurance, groups or None, ids or None, logits)
+    guess = [names[column] for column in matrix.argmax(axis=1).tolist()]
+    others = pa.concat_tables(tables, promote_options="default")
+    columns = dict(zip(others.column_names, others.columns, strict=True))
+    write_decisions(out, columns, {"act": pa.array(act), "guess": pa.array(guess)}, names)
+    return {"rows": len(act), "acted": int(act.sum()), "error": error, "assurance": assurance, "promise": promise}
+
+
+def _decided(
+    rule: Acceptance, matrix: NDArray[Any], error: Any, assurance: float | None, groups: Any, ids: Any, logits: bool
+) -> tuple[NDArray[np.bool_], str]:
+    """Return on which rows to act, and what is promised of them."""
+    error = errors_by_name(error, rule.reading.groups.names)
+    if not len(matrix):
+        return np.empty(0, dtype=np.bool_), "There is no row."
+    if assurance is not None:
+        threshold = rule.threshold(error, assurance)
+        return threshold.accept(matrix, groups=groups, ids=ids, logits=logits), threshold.sentence()
+    if len(matrix) == 1:
+        raise ValueError(
+            "--assurance must be given for a file of one row, since rows are decided in batches without it. Pass "
+            "--assurance 0.9, for instance."
+        )
+    promise = f"On average over batches at most {_shares(error)} of the rows acted on are wrong."
+    return rule.accept(matrix, error, groups=groups, logits=logits), promise
+
+
+def errors_by_name(error: Any, names: Iterable[Any]) -> Any:
+    """Return the errors of labels or groups under the names that the rule has for them: options are texts."""
+    by_text = {str(name): name for name in names}
+    return {by_text.get(name, name): part for name, part in error.items()} if isinstance(error, dict) else error
+
+
+def _shares(error: Any) -> str:
+    if not isinstance(error, dict):
+        return f"{error:g}"
+    return ", ".join(f"{value:g} ({label})" for label, value in error.items())
+
+
+def in_words(done: dict[str, Any], out: str) -> str:
+    """Return what was decided."""
+    share = done["acted"] / max(1, done["rows"])
+    return f"{done['acted']:,} of {done['rows']:,} rows ({share:.0%}) are acted on: {out}\n{done['promise']}"

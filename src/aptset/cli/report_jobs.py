@@ -16,12 +16,12 @@ from aptset.arrow.formats import TableFile
 from aptset.arrow.layout import as_texts
 from aptset.audits.audit import Audit, about_new_labels
 from aptset.audits.compare import Comparison
-from aptset.cli.checks import about_skipped, check_columns
 from aptset.cli.demo import demo_classifier
-from aptset.cli.files import ProbabilityFile
+from aptset.cli.files import ProbabilityFile, about_skipped, check_columns
 from aptset.cli.models import make_model, takes_raw_columns
-from aptset.cli.prediction_jobs import check_some_known, labelled_rows
-from aptset.cli.probability_jobs import all_rows, check_weights_wanted, labelled_batches, named
+from aptset.cli.prediction_jobs import check_weights_wanted
+from aptset.cli.probability_jobs import all_rows, labelled_batches, named
+from aptset.cli.raw_rows import check_some_known, labelled_rows
 from aptset.cli.table_jobs import Settings, TableResult, run_table, warn_of_clusters
 from aptset.cli.tables import ColumnChoice, labels_among, model_for, read_rows, times_of
 from aptset.core.files import atomic_path, check_other_files

@@ -132,8 +132,9 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
     """
     _refuse_what_does_not_fit(probs, options)
     from aptset.cli import report_jobs as reportjob
-    from aptset.cli.label_tables import read_taxonomy
-    from aptset.cli.probability_jobs import evaluation_as_json, load_artefact
+    from aptset.cli.artefacts import load_artefact
+    from aptset.cli.inputs import read_taxonomy
+    from aptset.cli.probability_jobs import evaluation_as_json
     from aptset.cli.table_jobs import Settings, evaluations_as_json
     from aptset.core.files import check_other_files
 
@@ -244,7 +245,7 @@ def audit(table: str, out: str, folder: str | None, alphas: tuple[float, ...], *
       aptset audit patients.csv --target diagnosis --model forest --time admitted
       aptset audit labelled.csv -c results
     """
-    from aptset.cli.probability_jobs import imported_score
+    from aptset.cli.artefacts import imported_score
     from aptset.cli.report_jobs import audit_table, verdicts_as_json
 
     run = None if folder is None else check_artefact(artefact_of(folder), folder)

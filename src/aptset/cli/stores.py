@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import posixpath
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
@@ -17,7 +21,7 @@ import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, FSSpecHandler, LocalFileSystem, PyFileSystem
 
 from aptset.cli.inputs import is_url
-from aptset.core.files import as_utf8, atomic_write, deferred_signals
+from aptset.core.files import as_utf8, atomic_write, claim, deferred_signals
 
 _QUERY = re.compile(r"\?(\w+=[^/]*)$")  # settings of the store; any other question mark belongs to a glob
 _BLOCK = 8 << 20
@@ -226,3 +230,73 @@ def _store_of(url: str) -> tuple[Any, str]:
             f"{error}."
         ) from error
     return PyFileSystem(FSSpecHandler(store)), path
+
+
+def new_folder() -> Path:
+    """Return a folder that goes away when the process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="aptset-csv-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@contextmanager
+def local_copy(location: Location) -> Iterator[Path]:
+    """Give a file of this machine with the same content; the file itself where it is here."""
+    if location.is_local:
+        yield Path(location.path)
+        return
+    with scratch_folder() as folder:
+        path = folder / location.path.rpartition("/")[2]
+        location.fetch(path)
+        yield path
+
+
+@contextmanager
+def local_target(location: Location) -> Iterator[Path]:
+    """Give a path to write to; on a store the file appears there when all went well."""
+    if location.is_local:
+        yield Path(location.path)
+        return
+    with scratch_folder() as folder:
+        path = folder / location.path.rpartition("/")[2]
+        yield path
+        location.put(path)
+
+
+def fetch_once(url: str) -> Path:
+    """Return a copy of a file on a store that is there until the process ends."""
+    location, stack = location_of(url), ExitStack()
+    if location.is_folder:
+        raise IsADirectoryError(f"{url} must be a file; it is a folder. Name a file in it.")
+    if not location.is_file:
+        raise FileNotFoundError(f"{url} must be a file; there is none of that name.")
+    atexit.register(stack.close)
+    return stack.enter_context(local_copy(location))
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Give an empty folder that goes afterwards; what a kill left is taken over by the next that needs one."""
+    temporary, user = Path(tempfile.gettempdir()), getattr(os, "geteuid", lambda: 0)()
+    lock = handle = None
+    try:
+        with deferred_signals():
+            lock, handle = claim(lambda number: temporary / f"aptset-part-{user}-{number}.lock", _empty_folder)
+        yield lock.with_suffix("")
+    finally:
+        if lock is not None and handle is not None:
+            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+            with suppress(OSError):
+                lock.unlink()
+            os.close(handle)
+
+
+def _empty_folder(lock: Path) -> bool:
+    """Make the folder of a lock anew; False if something stands there that is not ours to remove."""
+    folder = lock.with_suffix("")
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        return False
+    return True

@@ -29,13 +29,13 @@ from aptset import (
 from aptset.arrow.formats import Dialect, TableFile
 from aptset.arrow.layout import as_texts
 from aptset.audits.dataset import check_test_share
-from aptset.cli.acceptance_jobs import columns_of_decisions, errors_by_name, write_decisions
+from aptset.cli.artefacts import imported_score
 from aptset.cli.columns import Plan
-from aptset.cli.files import SetsWriter
 from aptset.cli.models import make_model, takes_raw_columns
 from aptset.cli.options import column_of_groups, labels_in_groups
-from aptset.cli.probability_jobs import as_json, evaluation_as_json, imported_score
+from aptset.cli.probability_jobs import errors_by_name, evaluation_as_json
 from aptset.cli.tables import ColumnChoice, TableRows, labels_among, likely_cluster, model_for, read_rows
+from aptset.cli.writing import SetsWriter, as_json, columns_of_decisions, write_decisions
 from aptset.conformal.clusters import promise_about
 from aptset.core import validate
 from aptset.core.files import atomic_path

@@ -17,16 +17,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 from aptset.arrow.formats import TableFile
 from aptset.arrow.layout import TRUTH, as_texts, plain_label
-from aptset.cli.checks import (
-    about_skipped,
-    check_columns,
-    check_distinct_columns,
-    check_some_labelled,
-    shifted_rows,
-)
-from aptset.cli.columns import Plan, plan_columns
+from aptset.cli.columns import Plan, Writing, is_missing, plan_columns
+from aptset.cli.files import about_skipped, check_columns, check_distinct_columns, check_some_labelled, shifted_rows
 from aptset.cli.models import takes_raw_columns
-from aptset.cli.number_styles import Writing, is_missing
 from aptset.core.dates import Times, read_times
 from aptset.core.groups import is_grouping
 from aptset.core.labels import as_objects

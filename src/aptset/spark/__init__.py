@@ -15,7 +15,7 @@ from aptset.core.validate import install
 if find_spec("pyspark") is None:
     raise ModuleNotFoundError(f"aptset.spark needs pyspark, and Java: {install('spark')}")
 
-from aptset.spark.calibrating import calibrate, plain_errors, predict_set
+from aptset.spark.frames import calibrate, plain_errors, predict_set
 from aptset.spark.ml import ConformalSets, ConformalSetsModel
 
 __all__ = ["ConformalSets", "ConformalSetsModel", "calibrate", "plain_errors", "predict_set"]

@@ -21,10 +21,8 @@ from pyspark.ml.util import (
     MLWriter,
 )
 
-from aptset import Calibration
-from aptset.calibration.calibrate import load_calibration
-from aptset.spark.calibrating import calibrate, predict_set
-from aptset.spark.frames import check_calibration, check_saved_class, column
+from aptset import Calibration, load
+from aptset.spark.frames import calibrate, check_calibration, check_saved_class, column, predict_set
 
 _CONTENT = "calibration binary"
 
@@ -63,7 +61,7 @@ class ModelReader(MLReader):  # type: ignore[misc]
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "calibration.aptset"
             file.write_bytes(bytes(row[0]))
-            model = self._kind(load_calibration(file))
+            model = self._kind(load(file))
         model._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(model, metadata)
         return model

@@ -1,0 +1,296 @@
+"""What was written before: artefacts and folders of runs; loaded, told apart, and described."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aptset import Acceptance, AcceptanceThreshold, Calibration
+from aptset.calibration.calibrate import load_calibration
+from aptset.calibration.storage import STORE, find_score, read_calibration
+from aptset.conformal.clusters import promise_about
+from aptset.conformal.scheme import Promises
+from aptset.core.store import stored_kind
+from aptset.scores import Score
+
+
+def check_one_model(path: Path, calibration: Any) -> Any:
+    """Return a calibration that files can be asked with: a file holds what one model says."""
+    if hasattr(calibration, "folds"):
+        way_out = (
+            "Make one with `aptset run --calibration split`."
+            if path.is_dir()
+            else "Load it in Python: aptset.load(path).predict_set([probabilities of fold 1, of fold 2, ...])."
+        )
+        raise ValueError(
+            f"{path} must hold the calibration of one model for this command; it holds {len(calibration.folds)} folds, "
+            f"each with a model of its own. {way_out}"
+        )
+    return calibration
+
+
+def imported_score(name: str | Score) -> str | Score:
+    """Return the score at module:object, which the user named; a plain name, or a score, as it is."""
+    if not isinstance(name, str) or ":" not in name:
+        return name
+    beside_the_user()
+    return find_score("--conformity", {"name": name, "settings": None}, trust=[name.partition(":")[0]])
+
+
+def load_artefact(path: Path, trust: tuple[str, ...]) -> Calibration:
+    """Read an artefact, or what a run calibrated; its score may come from modules that the user trusts."""
+    if trust:
+        beside_the_user()
+    if path.is_dir():
+        made: Calibration = check_one_model(path, load_run(path, trust)[0].calibration_)
+        return made
+    if stored_kind(path) in ("acceptance", "acceptance_threshold"):
+        raise ValueError(f"{path} was made by `aptset calibrate --accept`, for decisions: pass it to `aptset accept`.")
+    calibration: Calibration = check_one_model(path, load_calibration(path, trust=trust))
+    return calibration
+
+
+def classes_of(path: Path, trust: tuple[str, ...]) -> list[Any]:
+    """Return the classes of an artefact, or of what a run trained, on however many folds."""
+    if not path.is_dir():
+        return list(load_calibration(path, trust=trust).classes.tolist())
+
+    return list(load_run(path, trust)[0].classes_.tolist())
+
+
+def digest_of(artefact: Path) -> str:
+    """Return a digest of what a calibration says, not of when it was made: a script that makes it anew goes on, too."""
+    from aptset.estimator.storage import read_folder  # with scikit-learn, which few jobs need
+
+    facts, tensors = read_folder(artefact) if artefact.is_dir() else STORE.read(artefact)
+    plain = {name: value for name, value in facts.items() if name not in ("created", "library")}
+    digest = blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=16)
+    for name in sorted(tensors):
+        digest.update(f"{name} {tensors[name].dtype} {tensors[name].shape}".encode())
+        digest.update(np.ascontiguousarray(tensors[name]).tobytes())
+    return digest.hexdigest()
+
+
+def beside_the_user() -> None:
+    """Let modules of the working folder be imported, as they are for a script there."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+
+
+def load_rule(path: Path) -> Acceptance:
+    """Read a rule; what else the file may be is refused with the way out."""
+    from aptset.calibration.stored_acceptance import load_acceptance
+
+    kind = stored_kind(path)
+    if kind not in (None, "acceptance", "acceptance_threshold"):
+        raise ValueError(
+            f"{path} must hold rows for decisions: a calibration does not say how confident wrong guesses were. Make "
+            "it with `aptset calibrate ROWS --label COLUMN --accept -o rows.aptset`."
+        )
+    rule = load_acceptance(path)
+    if isinstance(rule, AcceptanceThreshold):
+        raise ValueError(f"{path} must hold the rows themselves; it holds one threshold. Use it in Python.")
+    return rule
+
+
+def load_run(folder: Path, trust: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+    """Return the classifier of a folder, and what it says about tables."""
+    from aptset.estimator.storage import (
+        check_table,
+        load_folder,  # with scikit-learn, which few jobs need
+    )
+
+    if trust:
+        beside_the_user()
+    classifier, facts = load_folder(folder, trust=list(trust))
+    return classifier, check_table(folder, facts)
+
+
+class RunSettings(NamedTuple):
+    """What later commands take from a run: the column that it predicts, its level, and its column of groups."""
+
+    target: str
+    alpha: float
+    groups: str | None
+
+
+def settings_of_run(folder: Path) -> RunSettings:
+    """Return what the folder of a run says."""
+    from aptset.estimator.storage import check_table, read_folder
+
+    facts, _ = read_folder(folder)
+    table = check_table(folder, facts)
+    return RunSettings(str(table["target"]), float(facts["settings"].get("alpha") or 0.1), table["groups"])
+
+
+class _Unseen:
+    """Stands for a score of the user's own that only its name is wanted of."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings
+
+    def of(self, places: Any) -> Any:
+        """Return something of the right shape."""
+        return places.own
+
+
+def facts_of(path: Path) -> dict[str, Any]:
+    """Return what an artefact, or the folder of a classifier, says about itself."""
+    if path.is_dir():
+        return _of_folder(path)
+    if stored_kind(path) in ("acceptance", "acceptance_threshold"):
+        return _of_acceptance(path)
+    name = STORE.read(path)[0]["score"]["name"]  # of the score, which is never needed here
+    fields, facts = read_calibration(path, {name: _Unseen} if ":" in name else None)
+    sizes = fields["held_out"].sizes.tolist()
+    names = [", ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in _names(fields, facts)]
+    scheme = fields.get("scheme")
+    in_groups = "" if facts["groups"]["kind"] == "all" else " in every group"
+    return {
+        "file": str(path),
+        **({} if scheme is None else {"calibration": scheme.name, "folds": len(fields["folds"])}),
+        "score": facts["score"],
+        "n": fields["held_out"].n,
+        **_clusters(fields["held_out"]),
+        **_weights(facts, names),
+        **({"alphas": [float(Fraction(level)) for level in facts["levels"]]} if "levels" in facts else {}),
+        "classes": facts["classes"]["values"],
+        "groups": {"kind": facts["groups"]["kind"], "sizes": dict(zip(names, sizes, strict=True))},
+        "randomized": facts["randomized"],
+        "promise": _promise(fields, in_groups),
+        **({} if facts.get("weights") else {"smallest_alpha": 1 / (_fewest_rows(fields["held_out"]) + 1)}),
+        "scores_hash": facts["scores_hash"],
+        "library": facts["library"],
+        "created": facts["created"],
+        "format": facts["format"],
+    }
+
+
+def _names(fields: dict[str, Any], facts: dict[str, Any]) -> Any:
+    """Return the names of groups as they are stored; cells of rows and labels are stored by number."""
+    groups = fields["held_out"].groups
+    return facts["groups"]["names"] if groups.rows is None else groups.names
+
+
+def _clusters(held_out: Any) -> dict[str, Any]:
+    """Return what an artefact says about rows that belong together, if they do."""
+    if held_out.clusters is None:
+        return {}
+    return {"rows": held_out.rows, "clusters": held_out.clusters.nouns}
+
+
+def _weights(facts: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return what an artefact says about weights, if it has any."""
+    if facts.get("weights") is None:
+        return {}
+    ratios, sizes = facts["weights"]["ratios"], facts["weights"]["effective_size"]
+    corrected = " with corrected columns" if facts["weights"]["prior_correction"] else ""
+    size = sizes[0] if facts["groups"]["kind"] == "all" else dict(zip(names, sizes, strict=True))
+    return {"weights": "of rows" if ratios is None else f"of labels{corrected}", "effective_size": size}
+
+
+def _fewest_rows(held_out: Any) -> int:
+    """Return the rows of the smallest group: of overlapping ones not that of a combination, which has no promise."""
+    overlap = held_out.groups.overlap
+    sizes = held_out.sizes if overlap is None else [*held_out.overlapping.sizes_of({*overlap.names}).values()]
+    return int(min(sizes))
+
+
+def _promise(fields: dict[str, Any], in_groups: str) -> str:
+    within = in_groups + promise_about(fields["held_out"].clusters)
+    within += ", if the weights are right" if fields["held_out"].has_weights else ""
+    if "scheme" not in fields:
+        return f"coverage >= 1 - alpha{within}"
+    promises, alpha = Promises.of(fields["scheme"], fields["held_out"]), Fraction(1, 10)
+    reason = promises.reason_of_nothing(alpha)
+    return f"none, {reason}" if reason else f"coverage >= {float(promises.coverage(alpha)):.4g} at alpha = 0.1{within}"
+
+
+def _of_acceptance(path: Path) -> dict[str, Any]:
+    """Return what rows for decisions, or a threshold made of them, say about themselves."""
+    from aptset.calibration.stored_acceptance import STORE as OF_ACCEPTANCE
+    from aptset.calibration.stored_acceptance import load_acceptance
+
+    (facts, _), rule = OF_ACCEPTANCE.read(path), load_acceptance(path)
+    known = {"n": rule.n, "n_wrong": rule.n_wrong} if isinstance(rule, Acceptance) else {"promise": rule.sentence()}
+    by = {"guess": "predicted label", "own guess": "guess", "group": "group", "none": "none"}[facts["by"]]
+    names = {"confidence": facts["confidence"], "by": by, "names": list(map(str, facts["names"]))}
+    return {"file": str(path), **known, **names, **{name: facts[name] for name in ("library", "created", "format")}}
+
+
+def _of_folder(folder: Path) -> dict[str, Any]:
+    from aptset.estimator.storage import check_table, read_folder
+
+    facts, _ = read_folder(folder)
+    table = {"target": None, "columns": []} if facts["table"] is None else check_table(folder, facts)
+    return {
+        "file": str(folder),
+        "calibration": facts["scheme"].get("name"),
+        "score": facts["score"],
+        "alpha": facts["settings"].get("alpha"),
+        "n": facts["n"],
+        **({} if facts.get("training_rows") is None else {"training_rows": facts["training_rows"][1]}),
+        "models": facts["n_models"],
+        "classes": facts["classes"]["values"],
+        "groups": {"kind": facts["groups"]["kind"], "sizes": {}},
+        "randomized": facts["randomized"],
+        "target": table["target"],
+        "columns": [column["name"] for column in table["columns"] if not column["left_out"]],
+        "versions": _versions(folder, facts),
+        "library": facts["library"],
+        "created": facts["created"],
+        "format": facts["format"],
+    }
+
+
+def _versions(folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the versions of the libraries that the models use; earlier folders list others, too."""
+    from aptset.estimator.stored_models import packages_in
+
+    path = folder / facts["models"]["name"]
+    try:
+        used = packages_in(str(path), path.read_bytes())
+    except (OSError, ValueError):  # which a load would refuse
+        return dict(facts["versions"])
+    boosters = {"xgboost", "lightgbm", "catboost"} - used
+    return {name: version for name, version in facts["versions"].items() if name not in boosters}
+
+
+def facts_in_words(facts: dict[str, Any]) -> str:
+    """Return facts as lines; labels that are numbers come in their order, and settings as they are written."""
+    return "\n".join(f"{name.replace('_', ' '):<15} {_words(name, value)}" for name, value in facts.items())
+
+
+def _words(name: str, value: Any) -> str:
+    if name == "score":
+        shown = {key: len(one) if isinstance(one, list) else one for key, one in (value["settings"] or {}).items()}
+        settings = ", ".join(f"{key}={one}" for key, one in shown.items())
+        return f"{value['name']}({settings})" if settings else str(value["name"])
+    if name == "groups":
+        sizes = ", ".join(f"{key}: {value['sizes'][key]:,}" for key in in_order(value["sizes"]))
+        kinds = {"all": "none", "label": "each label", "band": "bands of labels", "row": "by row"}
+        kinds["pair"] = "each label in each group of rows"
+        kinds["overlap"] = "overlapping, by combination"
+        return kinds[value["kind"]] + (f" ({sizes})" if sizes else "")
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_words('', one)}" for key, one in value.items() if one is not None)
+    if isinstance(value, list):
+        ordered = in_order(value) if name == "classes" else value
+        return ", ".join(map(str, ordered[:20])) + (f" and {len(value) - 20} more" if len(value) > 20 else "")
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def in_order(labels: Iterable[Any]) -> list[Any]:
+    """Return labels in order: as numbers if all of them are numbers, else as texts."""
+    ordered = list(labels)
+    try:
+        return sorted(ordered, key=float)
+    except (TypeError, ValueError):
+        return sorted(ordered, key=str)
