@@ -46,13 +46,15 @@ _PUBLIC = {
     "estimator.density": "Ratio density_ratio",
     "estimator.full_conformal": "KernelDensityClassifier",
     "estimator": "load",
-    "metrics": (
-        "breakdown coverage coverage_by coverage_gap empty_rate labels_below macro_coverage mean_size "
-        "mean_size_by singleton_accuracy singleton_rate size_distribution size_given_coverage "
-        "size_given_coverage_by size_stratified_coverage"
+    "metrics": "breakdown",
+    "metrics.coverages": (
+        "coverage coverage_by coverage_gap empty_rate labels_below macro_coverage mean_size mean_size_by "
+        "singleton_accuracy singleton_rate size_distribution size_given_coverage size_given_coverage_by "
+        "size_stratified_coverage"
     ),
     "metrics.estimates": "Estimate",
-    "metrics.evaluation": "Evaluation evaluate",
+    "metrics.evaluate": "evaluate",
+    "metrics.evaluation": "Evaluation",
     "metrics.monitor": "CoverageMonitor ErrorMonitor",
     "metrics.planning": "calibration_size coverage_test",
     "metrics.scorers": "coverage_score negative_mean_size negative_size_given_coverage scorer worst_slice_score",

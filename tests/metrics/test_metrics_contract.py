@@ -10,7 +10,7 @@ import aptset
 from aptset.experiments.claims import as_markdown, listing
 from aptset.experiments.designs import Cell, FigureDesign
 from aptset.metrics import BREAKDOWNS, METRICS, OF_SPLITS, Breakdown, Metric, Outcome, as_estimate
-from aptset.metrics.running_sums import Codes, RunningSums
+from aptset.metrics.evaluate import Codes, RunningSums
 
 
 def rows(n=400):
@@ -120,7 +120,7 @@ def test_a_breakdown_is_written_once(n, monkeypatch):
     mask, labels, _ = sets_of(n)
     codes = np.random.default_rng(1).integers(3, size=n)
     groups = [["south", None, "north"][code] for code in codes]
-    monkeypatch.setattr("aptset.metrics.running_sums._LONG", 10)  # counts are joined again and again
+    monkeypatch.setattr("aptset.metrics.evaluate._LONG", 10)  # counts are joined again and again
     found = streamed(mask, labels, 0.3, 0.9, codes)
     expected = aptset.evaluate(mask, labels, groups=groups, alpha=0.3, confidence=0.9)
     assert found.n == expected.n == n

@@ -23,7 +23,7 @@ from aptset.cli.files import about_skipped, check_columns, check_some_labelled
 from aptset.core.levels import check_level, shown_alpha
 from aptset.core.runner import counting
 from aptset.core.validate import warn_caller
-from aptset.metrics.running_sums import Codes, RunningSums
+from aptset.metrics.evaluate import Codes, RunningSums
 
 
 def evaluate_files(

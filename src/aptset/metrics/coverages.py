@@ -22,7 +22,6 @@ from aptset.metrics.estimates import (
     Estimate,
     ManyIntervals,
     check_confidence,
-    means_of_sums,
     share_of_count,
     shares_of_counts,
 )
@@ -86,13 +85,8 @@ def check_level(level: Any, alpha: Fraction | None) -> float:
 def check_bins(bins: Any) -> NDArray[np.int64]:
     """Return the smallest size of each class of sizes."""
     starts = np.asarray(bins)
-    if (
-        starts.ndim != 1
-        or starts.dtype.kind not in "iu"
-        or len(starts) == 0
-        or (np.diff(starts) <= 0).any()
-        or starts[0] != 0
-    ):
+    are_numbers = starts.ndim == 1 and starts.dtype.kind in "iu" and len(starts) > 0
+    if not are_numbers or starts[0] != 0 or (np.diff(starts) <= 0).any():
         raise ValueError(f"bins must be whole numbers that start at 0 and rise, e.g. [0, 1, 2, 4]; got {bins!r}.")
     return starts.astype(np.int64)
 
@@ -334,11 +328,7 @@ def mean_size_by(
     >>> {group: float(value) for group, value in sizes.items()}
     {'x': 1.5, 'y': 1.0}
     """
-    outcome = Outcome.of(sets, labels, classes)
-    if outcome.clusters is not None:
-        return {name: outcome.mean_size(confidence, rows) for name, rows in outcome.parts(by)}
-    sums, ends = outcome.sums(by), (0, outcome.most, check_confidence(confidence))
-    return dict(zip(sums.names, means_of_sums(sums.rows, sums.size, sums.squares, *ends), strict=True))
+    return Outcome.of(sets, labels, classes).mean_sizes(by, confidence)
 
 
 def size_given_coverage_by(
@@ -353,13 +343,7 @@ def size_given_coverage_by(
     >>> {label: float(value) for label, value in sizes.items()}
     {'a': 1.0, 'b': 2.0}
     """
-    outcome = Outcome.of(sets, labels, classes)
-    if outcome.clusters is not None:
-        covering = {name: rows[outcome.covered[rows]] for name, rows in outcome.parts(by)}
-        return {name: outcome.mean_size(confidence, rows, least=1) for name, rows in covering.items()}
-    sums, ends = outcome.sums(by), (1, max(1, outcome.most), check_confidence(confidence))
-    means = means_of_sums(sums.covered, sums.covering_size, sums.covering_squares, *ends)
-    return dict(zip(sums.names, means, strict=True))
+    return Outcome.of(sets, labels, classes).mean_sizes(by, confidence, covering=True)
 
 
 def empty_rate(sets: Any, *, confidence: float = 0.95) -> Estimate:

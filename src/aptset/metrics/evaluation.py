@@ -2,58 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import partial
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from aptset.core import validate
-from aptset.core.labels import as_labels, check_length, distinct, hashable
-from aptset.core.levels import levels_of_mapping
-from aptset.core.overlapping import Overlapping
-from aptset.core.row_groups import check_clusters, check_votes, plural, refuse_votes_and_labels
-from aptset.core.tables import Backend, Display, bars_of, html_table, make_table, without_column
-from aptset.metrics import BREAKDOWNS, METRICS, ON_REQUEST, Measured, Metric, as_estimate, check_extra
-from aptset.metrics.coverages import check_level, levels_by_name
-from aptset.metrics.estimates import Estimate, check_confidence, percent, share_of_count
+from aptset.core.labels import hashable
+from aptset.core.tables import Backend, Display, bars_of, html_table, make_table
+from aptset.metrics import BREAKDOWNS, METRICS, ON_REQUEST, Measured, Metric, as_estimate
+from aptset.metrics.coverages import check_level
+from aptset.metrics.estimates import Estimate, percent, share_of_count
 from aptset.metrics.evaluation_rows import (
     EvaluationRows,
     ModelWords,
-    as_group_list,
-    check_matrix,
     show_curve,
-    words_of_model,
 )
-from aptset.metrics.outcome import Outcome, RowClusters
 from aptset.metrics.worst_slice import WorstSlice
-from aptset.sets import PredictionSets
 
-
-def check_needs_p_values(p_values: Any, **others: Any) -> None:
-    """Refuse what means something only beside p-values."""
-    given = [name for name, value in others.items() if value is not None]
-    if p_values is None and given:
-        raise ValueError(f"p_values must be given with {given[0]}, which says how they came about; got none.")
-
-
+_MOST_JUDGED = 12  # labels or groups that are printed one by one
+# What a figure is drawn from that an evaluation may lack.
 _NEEDS = {
     "curve": "p_values: pass p_values=classifier.p_values(X) to evaluate",
     "reliability": "probabilities: pass probabilities=classifier.predict_proba(X) to evaluate",
-    "by_group": "groups: pass groups=... to evaluate",
-    "size_by_group": "groups: pass groups=... to evaluate",
-    "covering_size_by_group": "groups: pass groups=... to evaluate",
+    **{name: "groups: pass groups=... to evaluate" for name, one in BREAKDOWNS.items() if one.by == "group"},
 }
-
-
-def check_kind(kind: Any, known: list[str]) -> str:
-    """Return what is to be drawn; say what is missing for a figure that there would be."""
-    if isinstance(kind, str) and kind not in known and kind in _NEEDS:
-        raise ValueError(f"kind {kind!r} needs {_NEEDS[kind]}. Without it there are {', '.join(known)}.")
-    return validate.one_of(kind, tuple(known), "kind")
 
 
 # What is said where the model is right more often than was asked for: the promise is then kept by empty sets. The
@@ -84,11 +57,6 @@ def level_that_fits(right: Estimate, n: int | None) -> float | None:
     digit = next(Fraction(1, 10**places) for places in range(20) if Fraction(1, 10**places) <= missed)
     level = missed // digit * digit
     return None if level >= 1 or (n is not None and level * (n + 1) < 1) else float(level)
-
-
-def is_better_than_asked(right: Estimate, alpha: float) -> bool:
-    """Tell whether fewer rows are guessed wrong than sets may miss."""
-    return right.n - (right.count or 0) < alpha * right.n * (1 - 1e-12)
 
 
 @dataclass(frozen=True)
@@ -253,12 +221,10 @@ class Evaluation:
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
         """Return everything as one tidy data frame: metric, by, group, value, low, high, n, count."""
-        rows = list(self.rows())
-        columns: dict[str, Any] = {"metric": [row[0] for row in rows], "by": [row[1] for row in rows]}
-        columns["group"] = [row[2] for row in rows]
-        columns["value"] = [float(row[3]) for row in rows]
+        metrics, by, groups, estimates = (list(column) for column in zip(*self.rows(), strict=True))
+        columns = {"metric": metrics, "by": by, "group": groups, "value": list(map(float, estimates))}
         for name in ("low", "high", "n", "count", *(["standard_error"] if self.over_clusters is not None else [])):
-            columns[name] = [getattr(row[3], name) for row in rows]
+            columns[name] = [getattr(estimate, name) for estimate in estimates]
         return make_table(columns, backend)
 
     def plot(self, kind: str = "by_label") -> Display:
@@ -290,22 +256,20 @@ class Evaluation:
         """
         can = {"reliability": self.model is not None, "curve": self.evidence is not None}
         known = [name for name in BREAKDOWNS if self.parts.get(name) is not None]
-        kind = check_kind(kind, [*known, *(name for name, is_known in can.items() if is_known)])
+        known += [name for name, is_known in can.items() if is_known]
+        if isinstance(kind, str) and kind not in known and kind in _NEEDS:
+            raise ValueError(f"kind {kind!r} needs {_NEEDS[kind]}. Without it there are {', '.join(known)}.")
+        validate.one_of(kind, tuple(known), "kind")
         if kind == "curve" and self.evidence is not None:
             return show_curve(self.evidence)
-        if kind == "reliability" and self.model is not None:
-            return self._reliability(self.model.claimed)
-        one = BREAKDOWNS[kind]
+        one = BREAKDOWNS["by_size" if kind == "reliability" else kind]
         marks = [1 - self.alpha] if one.words == "coverage" and isinstance(self.alpha, float) else []
-        return bars_of(self.parts[kind] or {}, one.words, one.by, marks)
-
-    def _reliability(self, claimed: dict[int, float]) -> Display:
-        """Return coverage by size beside what the model says of it."""
-        shown = bars_of(self.by_size, "coverage", "size")
-        columns = {**shown.columns, "probability by the model": [claimed[size] for size in self.by_size]}
-        marks = [1 - self.alpha] if isinstance(self.alpha, float) else []
-        title = "Reliability of set sizes"
-        return Display(columns, "bar", title, "size", "coverage", marks, points="probability by the model")
+        shown = bars_of(self.parts[one.name] or {}, one.words, one.by, marks)
+        if kind != "reliability" or self.model is None:
+            return shown
+        claimed = {"probability by the model": [self.model.claimed[size] for size in self.by_size]}
+        columns, title = {**shown.columns, **claimed}, "Reliability of set sizes"
+        return replace(shown, columns=columns, title=title, points="probability by the model")
 
     def advice(self) -> str:
         """Return one line where the model is better than asked for, so that sets come out empty; else nothing."""
@@ -316,7 +280,7 @@ class Evaluation:
         if self.model is None:
             return self._seems_better(self.alpha, empty.count, facts)
         right = self.model.accuracy
-        if not is_better_than_asked(right, self.alpha):
+        if right.n - (right.count or 0) >= self.alpha * right.n * (1 - 1e-12):  # as many wrong guesses as sets may miss
             return ""
         level = level_that_fits(right, self.n_calibration)
         way_out = BETTER_THAN_ASKED["never_stops" if level is None else "stops"].format(stops=f"{level or 0:g}")
@@ -335,8 +299,8 @@ class Evaluation:
         return f"labels below {check_level(None, None):g}" if is_assumed else metric.words
 
     def _title(self) -> str:
-        at_alpha = "" if self.alpha is None else f" at alpha={_shown(self.alpha)}"
-        return f"Evaluation of {self.n} prediction sets{at_alpha}"
+        alpha = f"{self.alpha:g}" if isinstance(self.alpha, float) else repr(self.alpha)
+        return f"Evaluation of {self.n} prediction sets{'' if self.alpha is None else f' at alpha={alpha}'}"
 
     def _lines(self) -> Iterator[tuple[str, Estimate, str]]:
         """Yield what both displays hold: a name, a number with its interval, and whom it is about."""
@@ -350,10 +314,10 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        rows = [
-            (name, f"{float(value):.4g}", f"{value.low:.4g} to {value.high:.4g}", _behind(value), whom)
-            for name, value, whom in self._lines()
-        ]
+        rows = []
+        for name, value, whom in self._lines():
+            behind = f"{value.n}" if value.count is None else f"{value.count} of {value.n}"
+            rows.append((name, f"{float(value):.4g}", f"{value.low:.4g} to {value.high:.4g}", behind, whom))
         notes = [*self.remarks, *(line.strip() for line in self._judged())]
         worst = self.worst_slice
         notes += [f"Worst slice: {worst.describe()}"] if worst is not None and worst.is_shown else []
@@ -397,198 +361,3 @@ def about_unknown(
 def rows_of_labels(by_label: dict[Any, Estimate] | None) -> dict[Any, int]:
     """Return how many rows have each label."""
     return {label: estimate.n for label, estimate in (by_label or {}).items()}
-
-
-def _behind(value: Estimate) -> str:
-    """Return the rows behind a number."""
-    return f"{value.n}" if value.count is None else f"{value.count} of {value.n}"
-
-
-_MOST_JUDGED = 12  # labels or groups that are printed one by one
-
-
-def _shown(alpha: float | dict[Any, float]) -> str:
-    return f"{alpha:g}" if isinstance(alpha, float) else repr(alpha)
-
-
-def check_judged(alpha: Any, labels: Any, groups: Any, p_values: Any) -> tuple[float | dict[Any, float] | None, Any]:
-    """Return the level, and that of labels alone: levels of groups say nothing about labels."""
-    if not isinstance(alpha, Mapping):
-        return None if alpha is None else float(validate.alpha(alpha)), alpha
-    if p_values is not None:
-        raise ValueError("p_values must be left out where alpha is a mapping: what is drawn from them has one level.")
-    levels = levels_of_mapping(alpha)
-    of_labels = all(hashable(label) in levels for label in distinct(as_labels(labels, "labels")).tolist())
-    if of_labels or groups is None:  # what is missing, metrics say
-        return levels, alpha
-    levels_by_name(alpha, list(dict.fromkeys(as_group_list(groups) or [])))
-    return levels, None
-
-
-def evaluate(
-    sets: Any,
-    labels: ArrayLike | None = None,
-    X: Any = None,
-    groups: ArrayLike | Overlapping | None = None,
-    *,
-    alpha: float | Mapping[Any, float] | None = None,
-    classes: ArrayLike | None = None,
-    confidence: float = 0.95,
-    random_state: Any = 0,
-    p_values: ArrayLike | None = None,
-    probabilities: Any = None,
-    n: int | None = None,
-    allow_empty: bool | None = None,
-    clusters: Any = None,
-    votes: Any = None,
-    extra_metrics: str | Sequence[str] = (),
-) -> Evaluation:
-    """Judge prediction sets against the true labels.
-
-    Parameters
-    ----------
-    sets : PredictionSets, boolean mask or list of label arrays
-        The prediction sets.
-    labels : array
-        The true labels; left out where ``votes`` are passed.
-    X : array or data frame, optional
-        Features, to look for the worst slice.
-    groups : array or Overlapping, optional
-        A group for each row, or those that it is in, to break coverage and size down.
-    alpha : float or mapping, optional
-        The level of the sets: drawn as a reference, and the target of the coverage gap. A mapping has a level for each
-        label (or each of the ``groups``), and each is judged against its own.
-    classes : array, optional
-        The label of each column of a mask; by default the column numbers.
-    confidence : float, default=0.95
-        Of the intervals.
-    random_state : None, int or numpy random generator, default=0
-        For the worst slice.
-    p_values : array, shape (rows, classes), optional
-        The p-value of every label, as ``p_values`` gives them: lets :func:`report` and ``plot("curve")`` see every
-        level. They must be those of the sets at ``alpha``.
-    probabilities : array, shape (rows, classes), optional
-        What the model said: to be shown beside the p-values, and to say whether the model is better than asked for.
-    n : int, optional
-        Number of rows that calibrated, for sets of one split without groups: coverage then has an exact law. Without it
-        a report has no verdict.
-    allow_empty : bool, optional
-        With p-values: False if empty sets get their most likely label (then pass ``probabilities`` too), True if they
-        stay empty. By default True, unless some set at this level was filled.
-    clusters : array or name of a column of X, optional
-        The id of each row's cluster, where rows belong together, such as images of one patient. Every number is then a
-        mean of cluster means, with a standard error and an interval over clusters: the promise of a calibration with
-        ``clusters`` is about a row of a new cluster, not about the share of rows. (The worst slice is about rows.)
-    votes : array or data frame, shape (rows, classes), optional
-        How many annotators chose each label of each row: every row counts once, shared out over its answers. Without
-        ``labels``, ``X`` and ``p_values``.
-    extra_metrics : str or sequence of str, optional
-        Metrics that are measured on request only, since they fit a model: "coverage_unevenness", which needs ``X`` and
-        ``alpha`` (:func:`coverage_unevenness`).
-
-    Returns
-    -------
-    Evaluation
-
-    Examples
-    --------
-    >>> import aptset
-    >>> evaluation = aptset.evaluate([["a"], ["a", "b"], ["b"]], ["a", "b", "a"])
-    >>> evaluation.coverage
-    0.6667 [0.0943, 0.9916] (2 of 3)
-    >>> evaluation.by_label["b"].n
-    1
-    """
-    if labels is None or votes is not None:
-        refuse_votes_and_labels(labels, votes)
-    _check_votes_alone(votes, X=X, p_values=p_values, clusters=clusters, probabilities=probabilities)
-    checked = PredictionSets.of(sets, classes)
-    level, of_labels = check_judged(alpha, checked.classes if labels is None else labels, groups, p_values)
-    if groups is not None:
-        check_length(as_group_list(groups) or groups, len(checked), "groups")
-    check_needs_p_values(p_values, n=n, allow_empty=allow_empty)
-    rows = None
-    if p_values is not None and not isinstance(level, dict):
-        rows = EvaluationRows.of(checked, labels, p_values, probabilities, groups, X, level, n, allow_empty)
-    model = None
-    if probabilities is not None:
-        chances = check_matrix(probabilities, (len(checked), len(checked.classes)), "probabilities")
-        model = words_of_model(checked, labels, chances, check_confidence(confidence))
-    has_classes = classes is not None or isinstance(sets, PredictionSets)
-    outcome, X, groups = _outcome(checked, labels, X, groups, clusters, votes)
-    kinds, common = (
-        outcome.by_kind(),
-        {"alpha": of_labels, "X": X, "random_state": random_state, "confidence": confidence},
-    )
-    measured = {
-        name: one.measure(outcome if one.needs_features or not one.streams else kinds, **common)
-        for name, one in METRICS.items()
-    }
-    parts = {
-        name: one.measure(outcome if one.by == "group" else kinds, groups, confidence)
-        for name, one in BREAKDOWNS.items()
-    }
-    if extra_metrics and isinstance(level, dict) and of_labels is None:  # levels of groups: one for each row
-        levels = [level[hashable(group)] for group in as_group_list(groups) or []]
-        common = {**common, "alpha": np.array(levels)}
-    overall = measured | measure_extra(extra_metrics, outcome, **common)
-    return Evaluation(
-        overall=overall,
-        parts=parts,
-        alpha=level,
-        n=len(checked),
-        evidence=rows,
-        confidence=check_confidence(confidence),
-        remarks=about_unknown(rows_of_labels(parts["by_label"]), checked.classes.tolist()) if has_classes else (),
-        model=model,
-        n_calibration=n,
-        over_clusters=None if outcome.clusters is None else partial(_broken_down, outcome, groups),
-    )
-
-
-def measure_extra(extra_metrics: Any, outcome: Outcome, **others: Any) -> dict[str, Measured | None]:
-    """Return the metrics that were asked for by name; ``others`` are what functions may take."""
-    chosen = check_extra(extra_metrics)
-    if chosen and others.get("X") is None:
-        raise ValueError(f"extra_metrics must come with X, the features of the rows; {next(iter(chosen))} needs them.")
-    return {name: metric.measure(outcome, **others) for name, metric in chosen.items()}
-
-
-def with_extra(evaluation: Evaluation, extra_metrics: Any, random_state: Any) -> Evaluation:
-    """Return an evaluation that knows its rows with more metrics of them."""
-    rows = evaluation.evidence
-    if not extra_metrics or rows is None:
-        return evaluation
-    others = {"X": rows.X, "alpha": evaluation.one_level, "confidence": evaluation.confidence}
-    more = measure_extra(extra_metrics, Outcome.of(rows.sets, rows.labels), **others, random_state=random_state)
-    return replace(evaluation, overall=evaluation.overall | more)
-
-
-def _broken_down(outcome: Outcome, groups: Any, name: str, confidence: float) -> dict[Any, Estimate] | None:
-    """Return the numbers of a break-down at another confidence."""
-    return BREAKDOWNS[name].measure(outcome, groups, confidence)
-
-
-def _check_votes_alone(votes: Any, **others: Any) -> None:
-    """Refuse what goes by the one label of a row where several answers came."""
-    given = [name for name, value in others.items() if value is not None]
-    if votes is not None and given:
-        raise ValueError(f"{given[0]} must be left out where votes are passed: a row has no one label then.")
-
-
-def _outcome(
-    sets: PredictionSets, labels: Any, X: Any, groups: Any, clusters: Any, votes: Any
-) -> tuple[Outcome, Any, Any]:
-    """Return what sets did with the true labels, or with all answers; X and groups as they go with it."""
-    if votes is not None:
-        answers = check_votes(votes, sets.classes, len(sets))
-        outcome = Outcome.of(sets[answers.rows], sets.classes[answers.columns])
-        by = as_group_list(groups)
-        by = groups if by is None else [by[row] for row in answers.rows.tolist()]
-        return replace(outcome, clusters=RowClusters(answers.rows, answers.votes, "rows")), None, by
-    outcome = Outcome.of(sets, labels)
-    if clusters is None:
-        return outcome, X, groups
-    members = check_clusters(clusters, X, len(sets), 0)
-    X = without_column(X, clusters) if isinstance(clusters, str) else X
-    return replace(outcome, clusters=RowClusters(members.numbers(), nouns=plural(members.noun))), X, groups

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,12 +24,14 @@ from aptset.metrics.estimates import (
     mean_of_sizes,
     mean_of_sums,
     mean_over_clusters,
+    means_of_sums,
     share_of_count,
     shares_of_counts,
 )
 from aptset.sets import PredictionSets
 
 _ROWS_OF_A_KIND, _MOST_KINDS = 16, 2**16  # rows on average, for kinds to be worth counting
+Made = TypeVar("Made")
 Chosen = NDArray[np.bool_] | NDArray[np.intp]  # some rows: a flag for each, or their numbers
 
 
@@ -172,20 +175,18 @@ class Outcome:
         if isinstance(by, Overlapping):
             check_length(by, len(self.sizes), "by")
             return [Stratum(name, by.members(name)) for name in by.names]
-        if isinstance(by, str) and by == "label":
-            return self._parts_of_labels
-        if id(by) not in self._parts_of_arrays:
-            self._parts_of_arrays[id(by)] = by, _parts(by, self.labels)  # with the array, so that its id stays its own
-        return self._parts_of_arrays[id(by)][1]
+        return self._once("parts", by, lambda: _parts(by, self.labels))
 
     def sums(self, by: Any = "label") -> PartSums:
         """Return counts and sums of sizes within each true label, or each value of an array."""
         if isinstance(by, Overlapping):
             return self._sums_of_parts(self.parts(by))
-        if id(by) not in self._sums_of_arrays:
+
+        def add_up() -> PartSums:
             names, number = numbered(check_by(by, self.labels))
-            self._sums_of_arrays[id(by)] = by, self._kinds(number, len(names)).sums(names.tolist())
-        return self._sums_of_arrays[id(by)][1]
+            return self._kinds(number, len(names)).sums(names.tolist())
+
+        return self._once("sums", by, add_up)
 
     def shares_covered(self, by: Any, confidence: float) -> dict[Any, Estimate]:
         """Return the coverage of each part."""
@@ -194,18 +195,38 @@ class Outcome:
         sums, sure = self.sums(by), check_confidence(confidence)
         return dict(zip(sums.names, shares_of_counts(sums.covered, sums.rows, sure), strict=True))
 
+    def mean_sizes(self, by: Any, confidence: float, covering: bool = False) -> dict[Any, Estimate]:
+        """Return the mean size of the sets of each part, of all or of those that cover."""
+        least = int(covering)
+        if self.clusters is not None:
+            chosen = {name: rows[self.covered[rows]] if covering else rows for name, rows in self.parts(by)}
+            return {name: self.mean_size(confidence, rows, least) for name, rows in chosen.items()}
+        sums, ends = self.sums(by), (least, max(least, self.most), check_confidence(confidence))
+        every, covered = (sums.rows, sums.size, sums.squares), (sums.covered, sums.covering_size, sums.covering_squares)
+        return dict(zip(sums.names, means_of_sums(*(covered if covering else every), *ends), strict=True))
+
     def intervals_at_once(self, by: Any, confidence: float) -> ManyIntervals:
         """Return the coverages of all parts, with intervals that hold at once with the confidence (Bonferroni)."""
-        asked, sums = (id(by), check_confidence(confidence)), self.sums(by)
-        each = 1 - (1 - asked[1]) / max(1, len(sums.names))
+        sure, sums = check_confidence(confidence), self.sums(by)
+        each = 1 - (1 - sure) / max(1, len(sums.names))
         if self.clusters is not None:
             shares = list(self.shares_covered(by, each).values())
             low, high = ([getattr(one, end) for one in shares] for end in ("low", "high"))
             numbers = np.array([one.n for one in shares], dtype=np.int64)
             return ManyIntervals(np.array(shares, dtype=np.float64), np.array(low), np.array(high), numbers)
-        if asked not in self._intervals_of_arrays:
-            self._intervals_of_arrays[asked] = by, intervals_of_counts(sums.covered, sums.rows, each)
-        return self._intervals_of_arrays[asked][1]
+        return self._once(f"at {sure}", by, lambda: intervals_of_counts(sums.covered, sums.rows, each))
+
+    def _once(self, what: str, by: Any, make: Callable[[], Made]) -> Made:
+        """Return what was made of labels or of an array before, or make it."""
+        key = what, by if isinstance(by, str) else id(by)
+        if key not in self._made:
+            self._made[key] = by, make()  # with the array, so that its id stays its own
+        made: Made = self._made[key][1]
+        return made
+
+    @cached_property
+    def _made(self) -> dict[tuple[str, Any], tuple[Any, Any]]:
+        return {}
 
     def by_kind(self) -> Outcome:
         """Return one entry for all rows of one label and size that cover or miss; the same where those are not few."""
@@ -244,18 +265,6 @@ class Outcome:
         kind = np.flatnonzero(times)
         return Kinds(kind // (2 * n_sizes), kind // 2 % n_sizes, kind % 2 == 1, times[kind])
 
-    @cached_property
-    def _parts_of_arrays(self) -> dict[int, tuple[Any, list[Stratum]]]:
-        return {}
-
-    @cached_property
-    def _sums_of_arrays(self) -> dict[int, tuple[Any, PartSums]]:
-        return {}
-
-    @cached_property
-    def _intervals_of_arrays(self) -> dict[tuple[int, float], tuple[Any, ManyIntervals]]:
-        return {}
-
     def _sums_of_parts(self, parts: list[Stratum]) -> PartSums:
         """Return the sums of parts that may overlap."""
         times = np.ones(len(self.sizes), dtype=np.int64) if self.times is None else self.times
@@ -264,10 +273,6 @@ class Outcome:
             of_part = (self.sizes[rows], self.covered[rows], times[rows])
             several.append(Kinds(np.zeros(len(of_part[0]), dtype=np.intp), *of_part).sums([name])[1:])
         return PartSums([part.name for part in parts], *np.array(several).reshape(-1, 6).T.astype(np.int64))
-
-    @cached_property
-    def _parts_of_labels(self) -> list[Stratum]:
-        return _parts("label", self.labels)
 
     def _count(self, hits: NDArray[np.bool_], among: Chosen | None) -> tuple[int, int]:
         """Return how many of how many rows have a property."""

@@ -21,7 +21,7 @@ from aptset.core.runner import counting
 from aptset.core.tables import column_values, plain_list
 from aptset.core.validate import install
 from aptset.metrics import check_extra
-from aptset.metrics.evaluation import with_extra
+from aptset.metrics.evaluate import with_extra
 from aptset.reports.deciding import who_decides
 from aptset.reports.sources import drawn_answers, evaluation_of, one_of_each
 from aptset.reports.summarise import Summary, summarise
