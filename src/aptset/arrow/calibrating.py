@@ -12,12 +12,12 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from aptset import Calibration, Gridded, LabelBands
-from aptset.arrow.checks import check_column, rows_of
-from aptset.arrow.layout import Calibrating, ColumnLayout, Columns
-from aptset.arrow.scoring import PARTITION_ROWS, BatchScorer
-from aptset.arrow.sources import BatchSource, peeked, pieces, record_batches
+from aptset.arrow.layout import ColumnLayout, Columns, check_column
+from aptset.arrow.sources import BatchSource, peeked, pieces, record_batches, rows_of
 from aptset.arrow.states import (
     KEPT_IDS,
+    PARTITION_ROWS,
+    BatchScorer,
     Collector,
     PartitionState,
     check_all_partitions,
@@ -38,7 +38,7 @@ from aptset.core.levels import check_alphas
 from aptset.core.overlapping import refuse_overlapping
 from aptset.core.randomization import Randomization, refuse_few_ids
 from aptset.core.validate import answers_foreign_keywords, draw_key
-from aptset.scores import Conformity
+from aptset.scores import Conformity as Conformity
 from aptset.scores.conformity import check_conformity, check_intervals, for_classes
 
 _FEWEST = 16  # buckets for each that is looked into: every pass then gains bits, however many there are
@@ -323,3 +323,18 @@ def search_for(first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Ca
     scoring = BatchScorer(layout, score, kind, key, chance, *flags, of_labels)
     levels, buckets = plain_levels(settings.alpha), check_bucket_count(settings.buckets)
     return ThresholdSearch(scoring, levels, buckets, validate.flag(settings.allow_empty, "allow_empty"))
+
+
+@dataclass(frozen=True)
+class Calibrating:
+    """The levels, the score and the flags of a calibration, as they were given."""
+
+    alpha: float | Sequence[float]
+    conformity: Conformity
+    resolution: float | None
+    randomized: bool
+    allow_empty: bool
+    normalize: bool
+    logits: bool
+    random_state: Any
+    buckets: int

@@ -1,31 +1,19 @@
-"""Which columns of a batch are what, and the numbers in them."""
+"""Which columns of a batch are what, and what they must hold."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.arrow.checks import (
-    check_class_columns,
-    check_column,
-    check_distinct_names,
-    check_free_column,
-    check_label_numbers,
-    check_lists,
-    refuse_kind,
-    refuse_unknown_width,
-)
+from aptset.arrow.sources import as_numbers
 from aptset.core.groups import labels_decide
-from aptset.core.labels import Coded, check_classes, hashable
-from aptset.core.randomization import NewU
-from aptset.scores import Conformity as Conformity
+from aptset.core.labels import as_objects, check_classes, hashable, some
 
 
 @dataclass(frozen=True)
@@ -38,109 +26,6 @@ class Columns:
     ids: str | None = None
     labels: str | None = None
     classes: ArrayLike | None = None
-
-
-@dataclass(frozen=True)
-class Calibrating:
-    """The levels, the score and the flags of a calibration, as they were given."""
-
-    alpha: float | Sequence[float]
-    conformity: Conformity
-    resolution: float | None
-    randomized: bool
-    allow_empty: bool
-    normalize: bool
-    logits: bool
-    random_state: Any
-    buckets: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Predicting:
-    """The levels and the flags of a prediction, as they were given."""
-
-    alpha: Any
-    normalize: bool | None
-    logits: bool
-    allow_empty: bool | None
-    u: NewU = None
-    assurance: Any = None
-
-    @property
-    def flags(self) -> dict[str, Any]:
-        """What :meth:`Calibration.predict_set` takes by name."""
-        flags = {"normalize": self.normalize, "logits": self.logits, "allow_empty": self.allow_empty}
-        return {**flags, "u": self.u}
-
-
-_TYPES = {np.dtype(np.int32): pa.int32(), np.dtype(np.int64): pa.int64()}
-_PLAIN = {pa.float32(): np.float32, pa.float64(): np.float64, pa.int32(): np.int32, pa.int64(): np.int64}
-
-
-def as_numbers(column: Any) -> NDArray[Any]:
-    """Return the numbers of a column; a view where there are no missing ones."""
-    if column.null_count or column.type not in _PLAIN or not len(column):
-        numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-        return numbers
-    kind = np.dtype(_PLAIN[column.type])
-    return np.frombuffer(column.buffers()[1], kind, len(column), column.offset * kind.itemsize)
-
-
-def filled_numbers(column: Any, missing: int) -> NDArray[Any]:
-    """Return the whole numbers of a column, with a value where there is none."""
-    if not column.null_count:
-        return as_numbers(column)
-    numbers = column.cast(pa.int64())
-    is_there, values = numbers.buffers()
-    end = numbers.offset + len(numbers)
-    flags = np.unpackbits(np.frombuffer(is_there, np.uint8), count=end, bitorder="little")
-    return np.where(flags, np.frombuffer(values, np.int64, end), missing)[numbers.offset :]
-
-
-def as_texts(column: Any) -> list[str | None]:
-    """Return values as texts; whole numbers without a point, however they are stored."""
-    if str(column.type) in ("string", "large_string"):
-        plain: list[str | None] = column.to_pylist()
-        return plain
-    texts: list[str | None] = []
-    for value in column.to_pylist():
-        whole = isinstance(value, float) and value.is_integer()
-        texts.append(None if value is None or value != value else str(int(value) if whole else value))
-    return texts
-
-
-_DECIMAL = re.compile(r"-?\d{1,15}\.\d{1,15}")
-TRUTH = {"true": True, "false": False}
-
-
-def plain_label(text: str) -> str:
-    """Return the one text that stands for a label, however a file writes it: 1.0 is 1, and true is True."""
-    if _DECIMAL.fullmatch(text):
-        number = float(text)
-        return str(int(number) if number.is_integer() else number)
-    return str(TRUTH.get(text.lower(), text))
-
-
-def as_coded_texts(column: Any) -> Coded:
-    """Return values as texts, each different one once."""
-    plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-    if pa.types.is_nested(plain.type):
-        texts = as_texts(plain)
-        return Coded(texts, np.arange(len(texts)))
-    encoded = plain.dictionary_encode(null_encoding="encode")
-    return Coded(as_texts(encoded.dictionary), as_numbers(encoded.indices))
-
-
-def of_numbers(values: NDArray[Any]) -> Any:
-    """Return whole numbers as an array of Arrow, without a copy."""
-    return pa.Array.from_buffers(_TYPES[values.dtype], len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
-
-
-def of_texts(values: Sequence[str]) -> Any:
-    """Return texts as an array of Arrow."""
-    encoded = [value.encode() for value in values]
-    ends = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
-    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
 
 
 @dataclass(frozen=True)
@@ -354,3 +239,71 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind))
+
+
+def check_column(names: Sequence[str], name: Any, argument: str) -> str:
+    """Return the name of a column that must be there."""
+    if not isinstance(name, str) or name not in names:
+        shown = ", ".join(map(repr, names[:12])) + (", ..." if len(names) > 12 else "")
+        raise ValueError(f"{argument} must name a column of the batches; got {name!r}. The columns are {shown}.")
+    return name
+
+
+def check_free_column(name: str, taken: set[str]) -> None:
+    """Refuse a column of probabilities that is something else as well."""
+    if name in taken:
+        raise ValueError(f"probabilities must not be labels, groups or ids as well; got {name!r}. Leave it out.")
+
+
+def check_distinct_names(names: Sequence[str]) -> None:
+    """Refuse two columns of one name."""
+    twice = sorted({name for name in names if list(names).count(name) > 1}) if len(set(names)) < len(names) else []
+    if twice:
+        raise ValueError(f"batches must have distinct column names; more than once: {twice[:4]}. Rename one of each.")
+
+
+def check_class_columns(columns: Sequence[str], names: Sequence[str], how: str) -> None:
+    """Refuse too few columns of probabilities."""
+    if len(columns) < 2:
+        shown = ", ".join(map(repr, names[:12])) + (", ..." if len(names) > 12 else "")
+        raise ValueError(
+            f"batches must have at least 2 columns of probabilities, {how}; found {list(columns)} among {shown}. Pass "
+            "probabilities=... (the columns, or the one column of lists) or prefix=...."
+        )
+
+
+def refuse_unknown_width(name: str) -> NoReturn:
+    """Say that nothing tells how many classes there are."""
+    raise ValueError(
+        f"classes must be passed with the list column {name!r}: there is no row that tells how many there are. Pass "
+        "classes=[...], or classes=range(10) for numbers."
+    )
+
+
+def refuse_kind(name: str, kind: Any, what: str) -> NoReturn:
+    """Say what a column must hold."""
+    raise TypeError(f"column {name!r} must hold {what}; it holds {kind}.")
+
+
+def check_lists(name: str, missing: NDArray[np.bool_], lengths: NDArray[np.int64], width: int) -> None:
+    """Refuse rows without a list, and lists of another length than there are classes."""
+    if missing.any():
+        raise ValueError(f"row {int(np.argmax(missing))}, column {name!r}: the probabilities are missing.")
+    if (lengths != width).any():
+        row = int(np.argmax(lengths != width))
+        raise ValueError(
+            f"row {row}, column {name!r}: a list must have one probability for each of the {width} classes; it has "
+            f"{int(lengths[row])}."
+        )
+
+
+def check_label_numbers(columns: NDArray[np.int64], values: Sequence[Any], name: str, classes: Sequence[Any]) -> None:
+    """Refuse labels that are missing (-2) or no class (-1); ``values`` gives the label of a row."""
+    if (columns >= 0).all():
+        return
+    row = int(np.argmax(columns < 0))
+    what = "is missing" if columns[row] == -2 else f"is {values[row]!r}, which is no class"
+    raise ValueError(
+        f"row {row}, column {name!r}: the label {what}. The classes are {some(as_objects(list(classes)))}; if they are "
+        "called otherwise, pass classes=...."
+    )

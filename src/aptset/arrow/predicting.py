@@ -11,11 +11,18 @@ import numpy as np
 import pyarrow as pa
 
 from aptset import Calibration
-from aptset.arrow.checks import check_classes_known, check_first_batch, check_room, check_width, rows_of
-from aptset.arrow.layout import ColumnLayout, Columns, Predicting, of_numbers, of_texts
-from aptset.arrow.scoring import PARTITION_ROWS
-from aptset.arrow.sources import BatchSource, peeked, pieces, record_batches
-from aptset.arrow.states import check_partition
+from aptset.arrow.layout import ColumnLayout, Columns
+from aptset.arrow.sources import (
+    BatchSource,
+    check_first_batch,
+    of_numbers,
+    of_texts,
+    peeked,
+    pieces,
+    record_batches,
+    rows_of,
+)
+from aptset.arrow.states import PARTITION_ROWS, check_partition
 from aptset.conformal.checks import check_level_offered
 from aptset.conformal.histogram import FixedThresholds
 from aptset.conformal.importance import refuse_with_weights
@@ -23,6 +30,7 @@ from aptset.core.groups import labels_decide
 from aptset.core.labels import as_objects
 from aptset.core.levels import Assurance, Level, alpha_of, check_alphas, shown_alpha
 from aptset.core.overlapping import refuse_overlapping
+from aptset.core.randomization import NewU
 from aptset.core.row_groups import check_same_kind
 
 
@@ -241,3 +249,54 @@ def predict_batches(
     )
     make = maker_for(calibration, check_first_batch(first), columns, settings)
     return pa.RecordBatchReader.from_batches(make.schema, make(all_batches))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predicting:
+    """The levels and the flags of a prediction, as they were given."""
+
+    alpha: Any
+    normalize: bool | None
+    logits: bool
+    allow_empty: bool | None
+    u: NewU = None
+    assurance: Any = None
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """What :meth:`Calibration.predict_set` takes by name."""
+        flags = {"normalize": self.normalize, "logits": self.logits, "allow_empty": self.allow_empty}
+        return {**flags, "u": self.u}
+
+
+def check_width(name: str, width: int, wanted: int) -> None:
+    """Refuse lists of another length than the calibration has classes."""
+    if width != wanted:
+        raise ValueError(
+            f"column {name!r} must hold lists with one probability for each of the {wanted} classes of the "
+            f"calibration; they have {width}."
+        )
+
+
+def check_classes_known(known: Sequence[Any], wanted: Sequence[Any]) -> list[int]:
+    """Return where each class of a calibration is among the columns of the batches."""
+    where = {name: column for column, name in enumerate(known)}
+    texts = {str(name): column for name, column in where.items()}
+    places = [where.get(name, texts.get(str(name), -1)) for name in wanted]
+    if len(known) != len(wanted) or -1 in places:
+        missing = [name for name, place in zip(wanted, places, strict=True) if place < 0]
+        extra = sorted(texts.keys() - {str(name) for name in wanted})
+        raise ValueError(
+            f"batches must have probabilities for each class of the calibration; missing {missing[:6]}, unknown "
+            f"{extra[:6]}. Rename the columns, or pass prefix=... or probabilities=..."
+        )
+    return places
+
+
+def check_room(added: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse columns that would stand there twice."""
+    taken = sorted(set(added) & set(names))
+    if taken:
+        raise ValueError(
+            f"batches must have room for the columns {', '.join(added)}; they have {taken} already. Rename."
+        )

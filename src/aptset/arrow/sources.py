@@ -1,15 +1,19 @@
-"""Where batches come from: tables, streams, iterators, functions that open them anew; and the pieces of them."""
+"""Where batches come from, the pieces of them, and the numbers and texts in their columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from aptset.arrow.checks import check_batch, check_same_schema, check_source, refuse_second_look
+from aptset.core.labels import Coded
 from aptset.kernels.rows import BLOCK_ROWS
 
 _MOST_CELLS = 2**22  # labels of the rows that are looked at in one go
@@ -116,3 +120,146 @@ def _whole_blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
             waiting = table.slice(whole).to_batches()
     if n_waiting:
         yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+
+
+_WAYS = (
+    "Pass a table or a frame with __arrow_c_stream__ (pyarrow, polars, duckdb, daft, pandas), an iterator of record "
+    "batches, or a function that returns one of them."
+)
+
+
+def check_source(batches: Any) -> None:
+    """Refuse what holds no batches."""
+    is_known = callable(batches) or hasattr(batches, "__arrow_c_stream__") or hasattr(batches, "__arrow_c_array__")
+    is_plain = isinstance(batches, str | bytes | dict) or not hasattr(batches, "__iter__")
+    if not is_known and is_plain:
+        raise TypeError(f"batches must be record batches of Arrow; got {type(batches).__name__}. {_WAYS}")
+
+
+def check_batch(batch: Any, number: int) -> None:
+    """Refuse what comes in the place of a batch."""
+    if not hasattr(batch, "__arrow_c_stream__") and not hasattr(batch, "__arrow_c_array__"):
+        raise TypeError(
+            f"batches must hold record batches; got {type(batch).__name__} as number {number}. {_WAYS} Arrays go to "
+            "aptset.calibrate."
+        )
+
+
+def check_same_schema(first: Any, schema: Any, number: int) -> None:
+    """Refuse batches with other columns than the first one."""
+    if not schema.equals(first):
+        before, now = (
+            dict(zip(first.names, first.types, strict=True)),
+            dict(zip(schema.names, schema.types, strict=True)),
+        )
+        names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        nulls = [old.name for old, new in zip(first, schema, strict=False) if old.nullable != new.nullable]
+        is_mixed = schema.names != first.names or not nulls
+        other = "columns stand in another order" if is_mixed else f"column {nulls[0]!r} may have nulls or may not"
+        what = f"column {names[0]!r} is {now.get(names[0], 'missing')}" if names else other
+        was = f", it was {before.get(names[0], 'missing')}" if names else ""
+        raise ValueError(f"batches must have one schema; in batch {number} {what}{was}. Cast the batches first.")
+
+
+def check_first_batch(first: Any) -> Any:
+    """Return the first batch, which tells the columns; it may be without rows."""
+    if first is None:
+        raise ValueError(
+            "batches must hold at least one batch, which may be empty, since it names the columns; got none."
+        )
+    return first
+
+
+def refuse_second_look() -> NoReturn:
+    """Say that an iterator is used up, and what to do."""
+    raise ValueError(
+        "batches must be readable more than once, since there are too many different scores to keep in "
+        "memory; got an iterator or a reader, which can be read once. Pass a table, a list, or a function "
+        "that returns the batches anew; or resolution=2**-20, which takes one pass; or more buckets=..., "
+        "which takes memory."
+    )
+
+
+@contextmanager
+def rows_of(partition: int | None, start: int) -> Iterator[None]:
+    """Name the partition, and count rows from its beginning instead of the piece's."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        text = re.sub(r"\brow (\d+)", lambda match: f"row {int(match[1]) + start}", str(error), count=1)
+        kind = TypeError if isinstance(error, TypeError) else ValueError  # kinds of their own may not take a text alone
+        raise kind(text if partition is None else f"partition {partition}: {text}") from None  # said once
+
+
+_TYPES = {np.dtype(np.int32): pa.int32(), np.dtype(np.int64): pa.int64()}
+
+
+_PLAIN = {pa.float32(): np.float32, pa.float64(): np.float64, pa.int32(): np.int32, pa.int64(): np.int64}
+
+
+def as_numbers(column: Any) -> NDArray[Any]:
+    """Return the numbers of a column; a view where there are no missing ones."""
+    if column.null_count or column.type not in _PLAIN or not len(column):
+        numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        return numbers
+    kind = np.dtype(_PLAIN[column.type])
+    return np.frombuffer(column.buffers()[1], kind, len(column), column.offset * kind.itemsize)
+
+
+def filled_numbers(column: Any, missing: int) -> NDArray[Any]:
+    """Return the whole numbers of a column, with a value where there is none."""
+    if not column.null_count:
+        return as_numbers(column)
+    numbers = column.cast(pa.int64())
+    is_there, values = numbers.buffers()
+    end = numbers.offset + len(numbers)
+    flags = np.unpackbits(np.frombuffer(is_there, np.uint8), count=end, bitorder="little")
+    return np.where(flags, np.frombuffer(values, np.int64, end), missing)[numbers.offset :]
+
+
+def as_texts(column: Any) -> list[str | None]:
+    """Return values as texts; whole numbers without a point, however they are stored."""
+    if str(column.type) in ("string", "large_string"):
+        plain: list[str | None] = column.to_pylist()
+        return plain
+    texts: list[str | None] = []
+    for value in column.to_pylist():
+        whole = isinstance(value, float) and value.is_integer()
+        texts.append(None if value is None or value != value else str(int(value) if whole else value))
+    return texts
+
+
+_DECIMAL = re.compile(r"-?\d{1,15}\.\d{1,15}")
+
+
+TRUTH = {"true": True, "false": False}
+
+
+def plain_label(text: str) -> str:
+    """Return the one text that stands for a label, however a file writes it: 1.0 is 1, and true is True."""
+    if _DECIMAL.fullmatch(text):
+        number = float(text)
+        return str(int(number) if number.is_integer() else number)
+    return str(TRUTH.get(text.lower(), text))
+
+
+def as_coded_texts(column: Any) -> Coded:
+    """Return values as texts, each different one once."""
+    plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    if pa.types.is_nested(plain.type):
+        texts = as_texts(plain)
+        return Coded(texts, np.arange(len(texts)))
+    encoded = plain.dictionary_encode(null_encoding="encode")
+    return Coded(as_texts(encoded.dictionary), as_numbers(encoded.indices))
+
+
+def of_numbers(values: NDArray[Any]) -> Any:
+    """Return whole numbers as an array of Arrow, without a copy."""
+    return pa.Array.from_buffers(_TYPES[values.dtype], len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def of_texts(values: Sequence[str]) -> Any:
+    """Return texts as an array of Arrow."""
+    encoded = [value.encode() for value in values]
+    ends = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
+    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))

@@ -18,7 +18,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from aptset.arrow.layout import as_texts
+from aptset.arrow.sources import as_texts
 from aptset.core.dates import MISSING, readings_of, way_of
 from aptset.estimator.columns import AsText, DateParts, OneText, dates_of, text_of
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from aptset import Evaluation
 from aptset.arrow.formats import TableFile, check_row_count
-from aptset.arrow.layout import as_texts, filled_numbers, plain_label
+from aptset.arrow.sources import as_texts, filled_numbers, plain_label
 from aptset.cli.files import about_skipped, check_columns, check_some_labelled
 from aptset.core.levels import check_level, shown_alpha
 from aptset.core.runner import counting

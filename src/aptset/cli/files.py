@@ -26,7 +26,7 @@ from aptset.arrow.formats import (
     of_even_length,
 )
 from aptset.arrow.formats.arrays import ArrayFile
-from aptset.arrow.layout import as_coded_texts, as_numbers, as_texts
+from aptset.arrow.sources import as_coded_texts, as_numbers, as_texts
 from aptset.core.labels import Coded
 
 # The matrix of some rows, their labels, the columns that travel along, and those that folders stand for.

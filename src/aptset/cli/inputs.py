@@ -322,7 +322,7 @@ def read_labels(name: str, quiet: bool) -> dict[str, str]:
 
 def _columns_of(name: str, quiet: bool, widths: Sequence[int], what: str) -> dict[str, list[str | None]]:
     """Return the columns of a small table as texts; there must be as many as ``what`` says."""
-    from aptset.arrow.layout import as_texts
+    from aptset.arrow.sources import as_texts
     from aptset.cli.files import check_columns
 
     file = open_table(name, None, None, quiet)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from aptset import Calibration, CoverageMonitor
 from aptset.arrow.formats import TableFile
-from aptset.arrow.layout import as_texts, filled_numbers, plain_label
+from aptset.arrow.sources import as_texts, filled_numbers, plain_label
 from aptset.cli.evaluation_jobs import Outcomes, outcomes_of
 from aptset.cli.files import about_skipped
 from aptset.cli.stores import location_of, refuse_changing_input

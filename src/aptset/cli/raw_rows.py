@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from aptset import Evaluation, evaluate
 from aptset.arrow.formats import TableFile, check_row_count, check_rows_present, in_whole_blocks, table_file
-from aptset.arrow.layout import as_texts
+from aptset.arrow.sources import as_texts
 from aptset.cli.artefacts import beside_the_user, load_run
 from aptset.cli.columns import Plan
 from aptset.cli.files import about_skipped, check_columns, check_distinct_columns, check_some_labelled, shifted_rows

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from aptset import Calibration, ConformalClassifier, Taxonomy, audit, compare, report
 from aptset.arrow.formats import TableFile
-from aptset.arrow.layout import as_texts
+from aptset.arrow.sources import as_texts
 from aptset.audits.audit import Audit, about_new_labels
 from aptset.audits.compare import Comparison
 from aptset.cli.demo import demo_classifier

@@ -27,7 +27,7 @@ from aptset import (
     evaluate,
 )
 from aptset.arrow.formats import Dialect, TableFile
-from aptset.arrow.layout import as_texts
+from aptset.arrow.sources import as_texts
 from aptset.audits.dataset import check_test_share
 from aptset.cli.artefacts import imported_score
 from aptset.cli.columns import Plan

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier
 
 from aptset.arrow.formats import TableFile
-from aptset.arrow.layout import TRUTH, as_texts, plain_label
+from aptset.arrow.sources import TRUTH, as_texts, plain_label
 from aptset.cli.columns import Plan, Writing, is_missing, plan_columns
 from aptset.cli.files import about_skipped, check_columns, check_distinct_columns, check_some_labelled, shifted_rows
 from aptset.cli.models import takes_raw_columns

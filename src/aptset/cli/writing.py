@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from aptset import Confidence
 from aptset.arrow.formats import Dialect, TableFile
-from aptset.arrow.layout import as_texts, of_texts
 from aptset.arrow.predicting import columns_of_sets, names_of_sets
+from aptset.arrow.sources import as_texts, of_texts
 from aptset.core.files import as_utf8, atomic_path, atomic_write
 
 CONFIDENCE = Confidence._fields

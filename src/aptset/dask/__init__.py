@@ -31,10 +31,9 @@ from numpy.typing import ArrayLike
 
 from aptset import Assurance, Calibration
 from aptset.arrow import ThresholdSearch, merge_states
-from aptset.arrow.calibrating import search_for
-from aptset.arrow.layout import Calibrating, Columns, Predicting
-from aptset.arrow.predicting import BatchPredictor, maker_for
-from aptset.arrow.scoring import Conformity
+from aptset.arrow.calibrating import Calibrating, Conformity, search_for
+from aptset.arrow.layout import Columns
+from aptset.arrow.predicting import BatchPredictor, Predicting, maker_for
 from aptset.core.validate import answers_foreign_keywords
 from aptset.dask.partitions import ArrayReader, FrameReader, partitions_of
 

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any
 
 from aptset import CoverageMonitor, ErrorMonitor
-from aptset.arrow.layout import plain_label
+from aptset.arrow.sources import plain_label
 from aptset.metrics.coverage_distribution import central_range
 from aptset.metrics.estimates import share_of_count
 from aptset.serve.served import RowAnswers, ServedModel

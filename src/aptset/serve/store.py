@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from aptset.arrow.layout import plain_label
+from aptset.arrow.sources import plain_label
 
 FORMAT = 1
 _SCHEMA = """

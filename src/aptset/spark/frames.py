@@ -23,11 +23,9 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from aptset import Assurance, Calibration
 from aptset.arrow import ThresholdSearch, merge_states
-from aptset.arrow.calibrating import search_for
-from aptset.arrow.checks import check_column, check_distinct_names
-from aptset.arrow.layout import Calibrating, ColumnLayout, Columns, Predicting
-from aptset.arrow.predicting import BatchPredictor, maker_for
-from aptset.arrow.scoring import Conformity
+from aptset.arrow.calibrating import Calibrating, Conformity, search_for
+from aptset.arrow.layout import ColumnLayout, Columns, check_column, check_distinct_names
+from aptset.arrow.predicting import BatchPredictor, Predicting, maker_for
 from aptset.arrow.sources import peeked
 from aptset.arrow.states import check_rows_found
 from aptset.core.labels import as_labels, check_classes
