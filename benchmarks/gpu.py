@@ -255,7 +255,8 @@ def the_rest(bench: Bench, n: int = 1_000_000, k: int = 100) -> None:
     for name, levels in (("sets in order", [0.1]), ("sets at 20 levels", np.linspace(0.02, 0.4, 20).tolist())):
         thresholds = np.quantile(sorted_scores, 1 - np.array(levels))[None]
         on_device = torch.tensor(thresholds, device="cuda")
-        cpu = seconds(lambda wanted=thresholds: [in_order(sets) for _, sets in cuts.cut(host, wanted, 0).at_each()])
+        wanted = thresholds.T[:, :, None]
+        cpu = seconds(lambda wanted=wanted: [in_order(sets) for _, sets in cuts.select(host, wanted).sets])
         ours = milliseconds(lambda on_device=on_device: bench.engine.cut(of_rows(rows), on_device, 0), 5)
         sizes, _, members, _ = bench.engine.cut(of_rows(rows), on_device, 0)
         moved = rows.nbytes + sizes.nbytes + members.nbytes

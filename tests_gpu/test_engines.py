@@ -9,7 +9,7 @@ from aptset.kernels import engines
 from aptset.kernels.counting import Calibrated, index_of, p_values_of_rows
 from aptset.kernels.engines import torch_engine
 from aptset.kernels.formula import First, Formula, Weights, broken_rule
-from aptset.kernels.membership import cut, cut_by_label, in_order, masks, masks_by_label
+from aptset.kernels.membership import cut, in_order, masks, select
 from aptset.kernels.rows import CALIBRATION, PREDICTION, Rows, all_scores_of_block, hash_rows, label_scores
 from aptset.kernels.tensors import TensorRows, engine_for
 from aptset.scores import SCORES, Regularized
@@ -120,8 +120,8 @@ def test_a_threshold_for_each_label(device, n_columns, name, min_size):
     pair = Pair(matrix, WEIGHTS[name], device)
     thresholds = np.random.default_rng(2).choice(some_thresholds(pair, 9), size=n_columns)
     found, _ = pair.engine.mask_by_label(pair.tensor, as_tensor(thresholds, device), min_size)
-    assert same(found, masks_by_label(pair.rows, thresholds, min_size)[0])
-    pointers, expected = cut_by_label(pair.rows, thresholds[None, :], min_size).at(0)
+    assert same(found, masks(pair.rows, thresholds[None], min_size)[0])
+    pointers, expected = select(pair.rows, thresholds[None, None], min_size).sets[0]
     sizes, members, bad = pair.engine.cut_by_label(pair.tensor, as_tensor(thresholds, device), min_size)
     assert int(bad) == -1
     assert same(sizes, np.diff(pointers))

@@ -254,12 +254,12 @@ def check_sets(engine, twins):
         assert same(longest, expected.longest)
         assert same(members, expected.members)
     of_labels = np.random.default_rng(4).choice(twins.sorted, size=twins.rows.n_columns)
-    pointers, expected = cuts.cut_by_label(twins.rows, of_labels[None], 1).at(0)
+    pointers, expected = cuts.select(twins.rows, of_labels[None, None], 1).sets[0]
     sizes, members, _ = engine.cut_by_label(twins.tensor, torch.tensor(of_labels), 1)
     assert same(sizes, np.diff(pointers))
     assert same(members, expected)
     found, _ = engine.mask_by_label(twins.tensor, torch.tensor(of_labels), 1)
-    assert same(found, cuts.masks_by_label(twins.rows, of_labels, 1)[0])
+    assert same(found, cuts.masks(twins.rows, of_labels[None], 1)[0])
 
 
 def check_p_values(engine, twins):

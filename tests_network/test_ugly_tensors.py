@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import aptset
 from aptset.kernels.engines.torch_engine import TORCH
 from aptset.kernels.formula import Formula
-from aptset.kernels.membership import masks, masks_by_label
+from aptset.kernels.membership import masks
 from aptset.kernels.rows import Rows, all_scores_of_block, label_scores
 from aptset.kernels.tensors import TensorRows
 from aptset.scores import SCORES
@@ -38,7 +38,7 @@ def test_scores_and_masks(matrix, name, u, key, data):
         np.testing.assert_array_equal(found, masks(rows, np.array([[threshold]]), min_size)[0])
         of_labels = np.array(data.draw(st.permutations(scores[0].tolist())))
         found = TORCH.mask_by_label(tensor, torch.from_numpy(of_labels), min_size)[0].numpy()
-        np.testing.assert_array_equal(found, masks_by_label(rows, of_labels, min_size)[0])
+        np.testing.assert_array_equal(found, masks(rows, of_labels[None], min_size)[0])
 
 
 @FIXED

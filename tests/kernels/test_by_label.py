@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aptset.kernels.formula import Formula
-from aptset.kernels.membership import cut, cut_by_label, in_order, masks_by_label
+from aptset.kernels.membership import in_order, masks, select
 from aptset.kernels.rows import BLOCK_ROWS, Rows, all_scores_of_block
 from aptset.scores import SCORES
 from aptset.scores.conformity import formula_of
@@ -20,14 +20,14 @@ FORMULAS = {name: formula_of(score()) for name, score in SCORES.items()} | {"any
 def check(rows, thresholds, min_size):
     """Compare with all scores of the rows; members must stand in the order of their row."""
     scores, _ = all_scores_of_block(rows.seeded(), 0, len(rows))
-    every, late = cut(rows, np.array([[np.inf]])).at(0)
+    every, late = select(rows, np.full((1, 1, 1), np.inf)).sets[0]
     members_of_all = in_order(late)
-    found = cut_by_label(rows, thresholds, min_size)
+    found = select(rows, thresholds[:, None], min_size)
     assert found.first_bad == -1
     for a, of_labels in enumerate(thresholds):
-        flags, bad = masks_by_label(rows, of_labels, min_size)
+        flags, bad = masks(rows, of_labels[None], min_size)
         assert bad == -1
-        indptr, members = found.at(a)
+        indptr, members = found.sets[a]
         for i in range(len(rows)):
             order = members_of_all[every[i] : every[i + 1]]
             expected = [j for j in order if scores[i, j] <= of_labels[j]] or [*order[:min_size]]
@@ -69,14 +69,12 @@ def test_copies_bad_rows_and_blocks(path, monkeypatch):
     generator = np.random.default_rng(0)
     matrix = generator.dirichlet(np.ones(6), size=40)[generator.integers(40, size=BLOCK_ROWS + 50)]
     rows, thresholds = Rows(matrix, FORMULAS["adaptive"], 3, 1e-6), generator.random((1, 6))
-    one = cut_by_label(rows, thresholds).at(0)
-    other = cut_by_label(rows.seeded(), thresholds).at(0)
+    one = select(rows, thresholds[None]).sets[0]
+    other = select(rows.seeded(), thresholds[None]).sets[0]
     np.testing.assert_array_equal(one[0], other[0])
     np.testing.assert_array_equal(one[1], other[1])
-    np.testing.assert_array_equal(
-        masks_by_label(rows, thresholds[0])[0], masks_by_label(rows.seeded(), thresholds[0])[0]
-    )
+    np.testing.assert_array_equal(masks(rows, thresholds)[0], masks(rows.seeded(), thresholds)[0])
     monkeypatch.setattr("aptset.kernels.blocks.BLOCK_CELLS", 60)
-    np.testing.assert_array_equal(cut_by_label(rows, thresholds).at(0)[1], one[1])
+    np.testing.assert_array_equal(select(rows, thresholds[None]).sets[0][1], one[1])
     matrix[700, 2] = np.nan
-    assert cut_by_label(rows, thresholds).first_bad == masks_by_label(rows, thresholds[0])[1] == 700
+    assert select(rows, thresholds[None]).first_bad == masks(rows, thresholds)[1] == 700

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from aptset.core.labels import Coded, as_objects, coded_array, coded_list, columns_of
 from aptset.kernels import engines
+from aptset.kernels.long_arrays import codes_of
 
 KEYED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 
@@ -28,7 +29,7 @@ def test_rows_of_bytes_by_number(path, width, rows):
     items[1] = items[0]
     items[1, -1] ^= 1  # differs in its last byte alone
     matrix = items[rows]
-    codes, firsts = engines.chosen.codes(matrix)
+    codes, firsts = codes_of(matrix)
     expected, different = numbered([row.tobytes() for row in matrix])
     assert codes.tolist() == expected
     assert [row.tobytes() for row in matrix[firsts]] == different
@@ -37,7 +38,7 @@ def test_rows_of_bytes_by_number(path, width, rows):
 @pytest.mark.parametrize("n", [1, 511, 513, 5000])
 def test_many_different_rows(path, n):
     values = np.random.default_rng(n).permutation(n)[np.r_[np.arange(n), np.arange(0, n, 3)]]
-    codes, firsts = engines.chosen.codes(values.view(np.uint8).reshape(len(values), 8))
+    codes, firsts = codes_of(values.view(np.uint8).reshape(len(values), 8))
     assert codes.tolist() == numbered(values.tolist())[0]
     assert firsts.tolist() == list(range(n))
 
@@ -75,6 +76,7 @@ CHOSEN = """
 import resource
 import numpy as np
 from aptset.kernels import engines
+from aptset.kernels.long_arrays import codes_of
 
 def unmixed(z):
     for shift, inverse in ((31, 0x319642B2D24D8EC3), (27, 0x96DE1B173F119089), (30, 1)):
@@ -86,7 +88,7 @@ def unmixed(z):
 
 words = unmixed(np.arange(200_000, dtype=np.uint64) << np.uint64(40)) - np.uint64(0x9E3779B97F4A7C15)
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
-codes, firsts = engines.chosen.codes(words.view(np.uint8).reshape(-1, 8))
+codes, firsts = codes_of(words.view(np.uint8).reshape(-1, 8))
 assert len(firsts) == len(words)
 """
 

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aptset.kernels.formula import Formula
-from aptset.kernels.membership import cut, masks
+from aptset.kernels.membership import masks, select
 from aptset.kernels.rowhash import uniforms
 from aptset.kernels.rows import (
     BLOCK_ROWS,
@@ -95,8 +95,8 @@ def test_every_loop_takes_the_seeds_of_copies(path, name, columns, normalize):
     np.testing.assert_array_equal(found.seeds, seeds)
     assert found.n_copies == len(find_copies(hash_rows(plain, 7), CALIBRATION).rows) > 2000
     for thresholds in (np.array([[0.3, 1.2, 0.7]]), generator.random((len(matrix), 2)) * 1.5):
-        one, other = cut(rows, thresholds), cut(given, thresholds)
-        for mine, theirs in zip(one.at_each(), other.at_each(), strict=True):
+        one, other = (select(each, thresholds.T[:, :, None]) for each in (rows, given))
+        for mine, theirs in zip(one.sets, other.sets, strict=True):
             np.testing.assert_array_equal(mine[0], theirs[0])
             np.testing.assert_array_equal(mine[1], theirs[1])
         np.testing.assert_array_equal(masks(rows, thresholds[:, :1])[0], masks(given, thresholds[:, :1])[0])

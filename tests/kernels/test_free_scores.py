@@ -14,7 +14,7 @@ from aptset.kernels import engines
 from aptset.kernels.counting import Calibrated, add_counts, index_of, p_values_of_rows
 from aptset.kernels.engines.compiled_engine import job_of
 from aptset.kernels.formula import Formula
-from aptset.kernels.membership import cut, cut_by_cell, cut_by_label, in_order, masks, masks_by_label
+from aptset.kernels.membership import in_order, masks, select
 from aptset.kernels.rows import Rows, all_scores_of_block, label_scores
 from aptset.scores.conformity import formula_of
 from rows_strategy import matrices
@@ -61,17 +61,16 @@ def answers(rows):
     if bad >= 0:
         return [bad, label_scores(rows, np.zeros(n, dtype=np.int64)).first_bad, masks(rows, np.ones((1, 1)))[1]]
     middle, by_label = np.quantile(scores, [0.3, 0.8])[None, :], np.quantile(scores, 0.6, axis=0)
-    by_cell = [scores[::-1], np.full((1, k), np.median(scores)), np.full((n, 1), -9.0)]
+    by_cell = np.stack([scores[::-1], np.full((n, k), -9.0)])
     found = [scores, label_scores(rows, np.arange(n) % k).scores, masks(rows, middle[:, :1], 1)[0]]
-    found += [masks_by_label(rows, by_label)[0]]
-    cuts = [cut(rows, middle, 1), cut(rows, np.resize(middle, (n, 1))), cut_by_label(rows, by_label[None, :], 1)]
-    cuts += [
-        cut_by_cell(
-            rows, lambda start, stop: [wanted[start:stop] if len(wanted) > 1 else wanted for wanted in by_cell], 1
-        )
-    ]
+    found += [masks(rows, by_label[None])[0]]
+    cuts = [select(rows, middle.T[:, :, None], 1), select(rows, np.resize(middle, (1, n, 1)))]
+    cuts += [select(rows, by_label[None, None], 1)]
+    cuts += [select(rows, lambda start, stop: by_cell[:, start:stop], 1)]
+    cuts += [select(rows, lambda start, stop: by_cell[:1, :1], 1)]
+    cuts += [select(rows, lambda start, stop: by_cell[:, start:stop, :1], 1)]
     for one in cuts:
-        for pointers, members in one.at_each():
+        for pointers, members in one.sets:
             found += [pointers, in_order(members)]
     bands = np.arange(k) % 3
     row_groups = (np.arange(n) % 4 - 1).astype(np.int32)
@@ -120,9 +119,9 @@ def test_bad_rows_are_told(path, wrong):
         zeros = np.zeros(20, dtype=np.int32)
         assert all_scores_of_block(rows, 0, 20)[1] == 13
         assert label_scores(rows, np.zeros(20, dtype=np.int64)).first_bad == 13
-        assert cut_by_cell(rows, lambda start, stop: [np.ones((1, 1))], 0).first_bad == 13
-        assert cut(rows, np.ones((1, 1))).first_bad == masks(rows, np.ones((1, 1)))[1] == 13
-        assert cut_by_label(rows, np.ones((1, 4))).first_bad == masks_by_label(rows, np.ones(4))[1] == 13
+        assert select(rows, lambda start, stop: np.ones((1, 1, 1)), 0).first_bad == 13
+        assert select(rows, np.ones((1, 1, 1))).first_bad == masks(rows, np.ones((1, 1)))[1] == 13
+        assert select(rows, np.ones((1, 1, 4))).first_bad == masks(rows, np.ones((1, 4)))[1] == 13
         assert add_counts(rows, calibrated, zeros, counts) == p_values_of_rows(rows, calibrated, zeros)[1] == 13
 
 

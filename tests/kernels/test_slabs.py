@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aptset.kernels import engines
-from aptset.kernels.slabs import find_slab
+from aptset.kernels.slabs import find_slab, least_mean, least_mean_bounds
 from aptset.metrics.features import project
 
 
@@ -31,7 +30,7 @@ def test_equals_all_pairs(path, points, data):
     covered = np.array([c for _, c in points], dtype=np.uint8)
     least = data.draw(st.integers(1, len(points)))
     expected = brute_force(position, covered, least)
-    assert engines.chosen.least_mean(position, covered, least) == expected
+    assert least_mean(position, covered, least) == expected
     slab = find_slab(position, covered, least, expected)
     inside = (position >= slab.low) & (position <= slab.high)
     assert inside.sum() >= least
@@ -43,7 +42,7 @@ def test_long_random_sequences(path):
     for n, least in ((300, 30), (301, 1), (300, 300), (250, 25)):
         position = np.sort(generator.normal(size=n).round(1))
         covered = (generator.random(n) < 0.8).astype(np.uint8)
-        assert engines.chosen.least_mean(position, covered, least) == brute_force(position, covered, least)
+        assert least_mean(position, covered, least) == brute_force(position, covered, least)
 
 
 PLACES = st.sampled_from([*range(12), 0.1, 3.6, -1e-320, 1e300])
@@ -57,10 +56,10 @@ def test_no_slab_falls_below_the_bound(path, points, data):
     vectors = np.array([[1.0, 0.0], [0.3, -0.7], [0.0, 1.0]])
     least = data.draw(st.integers(1, len(points)))
     orders = [(place, np.argsort(place)) for place in project(matrix, vectors)]
-    means = [engines.chosen.least_mean(place[order], covered[order], least) for place, order in orders]
+    means = [least_mean(place[order], covered[order], least) for place, order in orders]
     known = data.draw(st.one_of(st.sampled_from(means), st.fractions(0, 1, max_denominator=20)))
     n_bins = data.draw(st.sampled_from([1, 2, 16, 1000]))
-    bounds = engines.chosen.least_mean_bounds(matrix, vectors, covered, least, known, n_bins)
+    bounds = least_mean_bounds(matrix, vectors, covered, least, known, n_bins)
     for mean, bound in zip(means, bounds.tolist(), strict=True):
         assert bound <= mean + 1e-12 or (bound > known and mean > known)
 
@@ -72,10 +71,10 @@ def test_bounds_of_many_rows_and_features(path):
         matrix = generator.standard_t(2, size=(n, features))
         covered = (generator.random(n) < 0.8).astype(np.uint8)
         vectors = generator.normal(size=(5, features))
-        bounds = engines.chosen.least_mean_bounds(matrix, vectors, covered, n // 10, Fraction(1), n // 5)
+        bounds = least_mean_bounds(matrix, vectors, covered, n // 10, Fraction(1), n // 5)
         for place, bound in zip(project(matrix, vectors), bounds.tolist(), strict=True):
             order = np.argsort(place)
-            mean = engines.chosen.least_mean(place[order], covered[order], n // 10)
+            mean = least_mean(place[order], covered[order], n // 10)
             assert bound <= mean
 
 
@@ -85,8 +84,8 @@ def test_the_bound_is_worth_its_while():
     matrix, covered = generator.normal(size=(2000, 5)), (generator.random(2000) < 0.9).astype(np.uint8)
     vectors = generator.normal(size=(100, 5))
     orders = [(place, np.argsort(place)) for place in project(matrix, vectors)]
-    least = min(engines.chosen.least_mean(place[order], covered[order], 200) for place, order in orders)
+    least = min(least_mean(place[order], covered[order], 200) for place, order in orders)
     for known in (Fraction(1), least):
-        bounds = engines.chosen.least_mean_bounds(matrix, vectors, covered, 200, known, 400)
+        bounds = least_mean_bounds(matrix, vectors, covered, 200, known, 400)
         assert (bounds > float(least)).mean() > 0.5
         assert bounds.min() <= float(least)

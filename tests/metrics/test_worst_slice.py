@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse, stats
 
 import aptset
-from aptset.kernels.slabs import least_mean_by_rounds
+from aptset.kernels.slabs import least_mean
 from aptset.metrics import worst_slice as slab_search
 from aptset.metrics.features import project
 
@@ -62,7 +62,7 @@ def test_the_first_of_the_worst_directions_is_found(path, monkeypatch, n):
         means = []
         for place in project(X, directions):
             order = np.argsort(place)
-            means.append(least_mean_by_rounds(place[order], covered[order].astype(np.uint8), -(-n // 10)))
+            means.append(least_mean(place[order], covered[order].astype(np.uint8), -(-n // 10)))
         assert found.found == float(min(means))
         np.testing.assert_array_equal(found.direction, directions[int(np.argmin(means))])
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import aptset
 import reference
 from aptset import LabelBands, Prevalence
-from aptset.kernels.membership import cut
+from aptset.kernels.membership import select
 from aptset.kernels.rows import Rows, all_scores_of_block, label_scores
 from aptset.scores.conformity import check_conformity, for_classes, formula_of
 from rows_strategy import matrices, uniforms
@@ -37,7 +37,7 @@ def test_score_equals_the_definition(path, matrix, u, data):
     rows = Rows(matrix, formula_of(score), 7, 0.05, u=np.full(len(matrix), u)).seeded()
     scores, bad = all_scores_of_block(rows, 0, len(rows))
     assert bad == -1
-    pointers, members = cut(rows, np.full((1, 1), np.inf)).at(0)
+    pointers, members = select(rows, np.full((1, 1, 1), np.inf)).sets[0]
     for i, order in enumerate(np.split(members, pointers[1:-1])):
         p = reference.exact_row(matrix[i])
         for label in range(len(p)):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import aptset
 import reference
 from aptset.kernels.formula import Formula, broken_rule
-from aptset.kernels.membership import cut
+from aptset.kernels.membership import select
 from aptset.kernels.rows import Rows, all_scores_of_block, label_scores
 from aptset.scores import ALIASES, SCORES
 from aptset.scores.conformity import formula_of
@@ -27,7 +27,7 @@ def rows_of(matrix, formula, u=None):
 
 def orders_of(rows):
     """The labels of each row in order, as the sets list them."""
-    pointers, members = cut(rows, np.full((1, 1), np.inf)).at(0)
+    pointers, members = select(rows, np.full((1, 1, 1), np.inf)).sets[0]
     return np.split(members, pointers[1:-1])
 
 
@@ -88,8 +88,9 @@ def test_fast_is_slow_in_wide_rows(path, name, n_classes):
         labels = generator.integers(n_classes, size=60)
         np.testing.assert_array_equal(label_scores(fast, labels)[0], label_scores(slow, labels)[0])
         thresholds = np.quantile(expected, [0.01, 0.3, 0.9], axis=1).T
+        one, other = (select(rows, thresholds.T[:, :, None]) for rows in (fast, slow))
         for which in range(3):
-            for mine, theirs in zip(cut(fast, thresholds).at(which), cut(slow, thresholds).at(which), strict=True):
+            for mine, theirs in zip(one.sets[which], other.sets[which], strict=True):
                 np.testing.assert_array_equal(mine, theirs)
 
 

@@ -17,7 +17,7 @@ from aptset.core.matrix import check_named_columns, check_probabilities, check_r
 from aptset.core.validate import draw_key
 from aptset.kernels.counting import rank_at
 from aptset.kernels.formula import Floats
-from aptset.kernels.membership import cut
+from aptset.kernels.membership import select
 from aptset.kernels.rows import CALIBRATION, Rows, label_scores
 from aptset.scores import Adaptive
 from aptset.scores.conformity import formula_of
@@ -174,6 +174,6 @@ def oracle_sets(
     )
     # S(x, u; t) holds the labels whose score is below t; each term of a sum is off by half a grid step at most.
     threshold = float(wanted) - (matrix.shape[1] + 2) * 2.0**-52
-    mask = cut(rows, np.full((len(matrix), 1), threshold))
-    check_rows(matrix, mask.first_bad, "probabilities", normalize, tolerance)
-    return PredictionSets.trusted(*mask.at(0), labels)
+    selection = select(rows, np.full((1, 1, 1), threshold))
+    check_rows(matrix, selection.first_bad, "probabilities", normalize, tolerance)
+    return PredictionSets.trusted(*selection.sets[0], labels)

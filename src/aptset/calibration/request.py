@@ -5,7 +5,7 @@ Arrays are answered by arrays and tensors by tensors, on the device where the qu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
@@ -27,7 +27,7 @@ from aptset.core.matrix import check_new_probabilities, check_rows, softmax_of, 
 from aptset.core.randomization import NewU, Uniforms, check_first_row, column_or_values
 from aptset.core.tables import without_column
 from aptset.kernels.formula import Floats, Formula
-from aptset.kernels.membership import Cut, FreeCut, Set, cut, cut_by_cell, cut_by_label, mask_of, masks, masks_by_label
+from aptset.kernels.membership import Set, mask_of, masks, select
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import (
     BLOCK_ROWS,
@@ -249,28 +249,28 @@ def sets_of_one_model(
     """Return the sets at each level under the only model: the shape of the thresholds decides which loop is run."""
     if not isinstance(rows, Rows):
         return rows.sets(held_out, ids, alphas, classes, allow_empty)
-    min_size, cells = 0 if allow_empty else 1, held_out.index(ids)
-    n_rows, n_labels = cells.shape if mass is None else np.broadcast_shapes(cells.shape, mass.shape)
-    if n_labels == 1:
-        chosen: Cut | FreeCut = cut(rows, held_out.thresholds(alphas, cells, mass)[:, :, 0].T, min_size)
-    elif n_rows == 1:
-        chosen = cut_by_label(rows, held_out.thresholds(alphas, cells, mass)[:, 0], min_size)
-    else:
-        chosen = _cut_by_cell(held_out, rows, cells, alphas, mass, min_size)
-    check_rows(rows.probabilities, chosen.first_bad, name, rows.normalize, rows.tolerance)
-    return sets_of(chosen.at_each(), classes)
+    selection = select(rows, _wanted(held_out, ids, alphas, mass), 0 if allow_empty else 1)
+    check_rows(rows.probabilities, selection.first_bad, name, rows.normalize, rows.tolerance)
+    return sets_of(selection.sets, classes)
 
 
-def _cut_by_cell(
-    held_out: Thresholds, rows: Rows, cells: NDArray[Any], alphas: Sequence[Level], mass: Whole | None, min_size: int
-) -> FreeCut:
-    """Return the sets where every label of every row has a threshold of its own, worked out block by block."""
+def _wanted(
+    held_out: Thresholds, ids: Ids | None, levels: Sequence[Level], mass: Whole | None
+) -> Floats | Callable[[int, int], Floats]:
+    """Return the thresholds of rows, (levels, 1 or rows, 1 or labels), or where both have their own, what makes them.
 
-    def of_block(start: int, stop: int) -> list[Floats]:
+    Those of every label of every row might not fit into memory.
+    """
+    cells = held_out.index(ids)
+    shape = cells.shape if mass is None else np.broadcast_shapes(cells.shape, mass.shape)
+    if min(shape) == 1:
+        return held_out.thresholds(levels, cells, mass)
+
+    def of_block(start: int, stop: int) -> Floats:
         own = None if mass is None else rows_of(mass, start, stop)
-        return list(held_out.thresholds(alphas, rows_of(cells, start, stop), own))
+        return held_out.thresholds(levels, rows_of(cells, start, stop), own)
 
-    return cut_by_cell(rows, of_block, min_size)
+    return of_block
 
 
 def mask_of_one_model(
@@ -285,15 +285,12 @@ def mask_of_one_model(
     """Return the sets at one level under the only model as a boolean matrix."""
     if not isinstance(rows, Rows):
         return rows.mask(held_out, ids, alpha, allow_empty)
-    min_size, cells = 0 if allow_empty else 1, held_out.index(ids)
-    n_rows, n_labels = cells.shape if mass is None else np.broadcast_shapes(cells.shape, mass.shape)
-    if n_labels == 1:
-        flags, first_bad = masks(rows, held_out.thresholds([alpha], cells, mass)[0], min_size)
-    elif n_rows == 1:
-        flags, first_bad = masks_by_label(rows, held_out.thresholds([alpha], cells, mass)[0, 0], min_size)
+    min_size, wanted = 0 if allow_empty else 1, _wanted(held_out, ids, [alpha], mass)
+    if isinstance(wanted, np.ndarray):
+        flags, first_bad = masks(rows, wanted[0], min_size)
     else:
-        chosen = _cut_by_cell(held_out, rows, cells, [alpha], mass, min_size)
-        flags, first_bad = mask_of(chosen, rows.n_columns), chosen.first_bad
+        selection = select(rows, wanted, min_size)
+        flags, first_bad = mask_of(selection, rows.n_columns), selection.first_bad
     check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
     return flags
 

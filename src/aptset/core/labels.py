@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from aptset.core.devices import on_host
 from aptset.core.tables import plain_list
-from aptset.kernels import engines
 from aptset.kernels.blocks import least_and_most, looked_up, over_numbers
-from aptset.kernels.long_arrays import group_sizes
+from aptset.kernels.long_arrays import codes_of, group_sizes
 
 _LONG = 2**10  # texts that are worth numbering
 
@@ -58,7 +57,7 @@ class Coded:
 def coded_array(values: NDArray[Any]) -> Coded:
     """Return an array of texts, bytes or numbers by number: values of equal bytes have one."""
     items = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), values.dtype.itemsize)
-    codes, firsts = engines.chosen.codes(items)
+    codes, firsts = codes_of(items)
     return Coded(values[firsts].tolist(), codes)
 
 

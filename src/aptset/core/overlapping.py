@@ -14,7 +14,7 @@ from aptset.core.devices import is_on_device, is_tensor, on_host
 from aptset.core.groups import Cells, Overlap, groups_overlap
 from aptset.core.labels import Coded, check_length, coded_list, hashable, plain_value
 from aptset.core.tables import column_values, is_table, names_of_columns
-from aptset.kernels import engines
+from aptset.kernels.long_arrays import codes_of
 
 WITHOUT_P_VALUES = (
     "Ask for sets at each level; aptset.evaluate(sets, labels, groups=aptset.Overlapping(...)) shows every group."
@@ -148,7 +148,7 @@ def _text(value: Any) -> str:
 def _cells(given: Any, matrix: NDArray[np.bool_], overlap: Overlap) -> Cells:
     names = np.empty(len(overlap.names), dtype=object)
     names[:] = overlap.names
-    codes, firsts = engines.chosen.codes(matrix.view(np.uint8))
+    codes, firsts = codes_of(matrix.view(np.uint8))
     return Cells([tuple(names[flags].tolist()) for flags in matrix[firsts]], codes, overlap, given)
 
 

@@ -17,7 +17,9 @@ from aptset.kernels.engines.interface import NO_INDEX, Calibrated, Copies, Group
 from aptset.kernels.engines.numpy_engine import count_below
 from aptset.kernels.formula import Floats
 from aptset.kernels.long_arrays import pointers_of
-from aptset.kernels.rows import Rows, first_bad_row, piece_of
+from aptset.kernels.p_value_rounding import POWERS, TENTHS, by_pairs
+from aptset.kernels.rowhash import Words
+from aptset.kernels.rows import Rows, first_bad_row
 
 __all__ = ["NO_INDEX", "Calibrated", "Index", "add_counts", "count_below", "index_of", "lower", "p_values_of"]
 __all__ += ["p_values_of_rows", "rank_at", "size_needed"]
@@ -164,20 +166,19 @@ def p_values_of_rows(rows: Rows, calibrated: Calibrated, row_groups: Groups) -> 
     if calibrated.n_by_label:
         p_values = np.ones(rows.probabilities.shape)
         return p_values, _by_row_group(rows, calibrated, row_groups, p_values, _write_p_values)
-    noted, p_values = rows.room_for_seeds(), np.empty(rows.probabilities.shape)
+    p_values = np.empty(rows.probabilities.shape)
 
-    def work(block: Rows, start: int, stop: int) -> int:
+    def work(block: Rows, start: int, stop: int, noted: Words | None) -> tuple[int, None]:
         groups = None if row_groups is None else np.ascontiguousarray(row_groups[start:stop])
-        bad = block.engine.p_values(block, calibrated, groups, p_values[start:stop], piece_of(noted, start, stop))
-        return start + bad if bad >= 0 else -1
+        return block.engine.p_values(block, calibrated, groups, p_values[start:stop], noted), None
 
-    results, copies = rows.over_blocks_and_copies(work, noted)
-    first_bad = first_bad_row(results)
-    if copies is not None and first_bad < 0:
-        groups_of_copies = None if row_groups is None else row_groups[copies.rows]
-        p_values[copies.rows], bad = p_values_of_rows(rows.again(copies), calibrated, groups_of_copies)
-        first_bad = copies.row_of(bad)
-    return p_values, first_bad
+    run = rows.run(work)
+    if run.copies is None or run.first_bad >= 0:
+        return p_values, run.first_bad
+    copies = run.copies.rows
+    groups_of_copies = None if row_groups is None else row_groups[copies]
+    p_values[copies], bad = p_values_of_rows(rows.again(run.copies), calibrated, groups_of_copies)
+    return p_values, run.copies.row_of(bad)
 
 
 def _write_p_values(rows: Rows, calibrated: Calibrated, row_groups: Groups, out: Floats) -> int:
@@ -268,11 +269,22 @@ def ratios(numerators: NDArray[Any], denominators: NDArray[Any]) -> Floats:
     numerators, denominators = np.broadcast_arrays(numerators, denominators)
     if object in (numerators.dtype, denominators.dtype):
         return _by_rationals(numerators, denominators)
-    result, is_open = engines.chosen.ratios(numerators, denominators)
+    result, is_open = rounded_ratios(numerators, denominators)
     is_open |= denominators >= _WIDE
     if is_open.any():
         result[is_open] = _by_rationals(numerators[is_open], denominators[is_open])
     return result
+
+
+def rounded_ratios(numerators: NDArray[np.int64], denominators: NDArray[np.int64]) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the ratios so rounded, and which of them are too close to call."""
+    if engines.chosen.loops is None:
+        with np.errstate(all="ignore"):  # what is odd is worked out again
+            return by_pairs(numerators, denominators)
+    result, is_open = np.empty(numerators.shape), np.empty(numerators.shape, dtype=np.bool_)
+    pair = np.ascontiguousarray(numerators), np.ascontiguousarray(denominators)
+    engines.chosen.loops.ratios(*pair, POWERS, TENTHS, result, is_open)
+    return result, is_open
 
 
 def _by_rationals(numerators: NDArray[Any], denominators: NDArray[Any]) -> Floats:

@@ -50,7 +50,11 @@ def _in_buckets(words: NDArray[Any], values: Floats) -> tuple[NDArray[Any], NDAr
     numbers = np.empty(len(values), dtype=np.int32)
 
     def number(start: int, stop: int) -> None:
-        engines.chosen.bucket_numbers(values[start:stop], splitters, numbers[start:stop])
+        part, to = np.ascontiguousarray(values[start:stop]), numbers[start:stop]  # NaN is above all splitters
+        if engines.chosen.loops is not None:
+            engines.chosen.loops.bucket_numbers(part, splitters, to)
+        else:
+            to[:] = np.searchsorted(splitters, part, side="right")
 
     over_numbers(len(values), number)
     return in_groups(words, numbers, len(splitters) + 1)
@@ -74,9 +78,20 @@ def of_rank(values: Floats, rank: int) -> float:
     return float(np.partition(values, rank - 1)[rank - 1])
 
 
+def _sizes(numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
+    """Count the numbers of each group; refuse one that is not among them."""
+    if engines.chosen.loops is not None:
+        sizes = np.zeros(n_groups, dtype=np.int64)
+        engines.chosen.loops.group_sizes(numbers, sizes)
+        return sizes
+    if len(numbers) and (numbers.min() < 0 or numbers.max() >= n_groups):
+        raise ValueError("numbers of groups must be below their count")
+    return np.bincount(numbers, minlength=n_groups).astype(np.int64)
+
+
 def group_sizes(numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
     """Count the numbers of each group."""
-    sizes = over_numbers(len(numbers), lambda start, stop: engines.chosen.group_sizes(numbers[start:stop], n_groups))
+    sizes = over_numbers(len(numbers), lambda start, stop: _sizes(numbers[start:stop], n_groups))
     return sizes[0] if len(sizes) == 1 else np.sum(sizes, axis=0)
 
 
@@ -84,16 +99,37 @@ def in_groups(words: NDArray[Any], numbers: NDArray[np.int32], n_groups: int) ->
     """Return words of eight bytes in the order of their groups, and where each group starts and the last one ends."""
     n, to = len(words), np.empty_like(words)
     step = max(LONG, -(-n // thread_count())) if n_groups <= _MOST_GROUPS else max(1, n)
-    sizes_of_blocks = over_blocks(n, step, lambda a, b: engines.chosen.group_sizes(numbers[a:b], n_groups))
+    sizes_of_blocks = over_blocks(n, step, lambda a, b: _sizes(numbers[a:b], n_groups))
     sizes = np.array(sizes_of_blocks, dtype=np.int64).reshape(len(sizes_of_blocks), n_groups)
     offsets = pointers_of(sizes.sum(axis=0))
     starts = offsets[:-1] + np.cumsum(sizes, axis=0) - sizes  # of each group in each block
 
-    def place(start: int, stop: int) -> None:
-        engines.chosen.place(words[start:stop], numbers[start:stop], starts[start // step], to)
-
-    over_blocks(n, step, place)
+    over_blocks(n, step, lambda a, b: _place(words[a:b], numbers[a:b], starts[a // step], to))
     return to, offsets
+
+
+def _place(words: NDArray[Any], numbers: NDArray[np.int32], starts: NDArray[np.int64], to: NDArray[Any]) -> None:
+    """Put words of eight bytes, in their order, where their groups start."""
+    if engines.chosen.loops is not None:
+        engines.chosen.loops.place(np.ascontiguousarray(words), numbers, starts.copy(), to)
+        return
+    order = np.argsort(numbers, kind="stable")
+    sizes = np.bincount(numbers, minlength=len(starts))
+    to[np.arange(len(words)) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)] = words[order]
+
+
+def codes_of(items: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Number rows of bytes by their content, in order of first appearance; return the first of each number, too."""
+    if engines.chosen.loops is not None:
+        numbers, firsts = np.empty(len(items), dtype=np.int32), np.empty(len(items), dtype=np.int64)
+        n_codes = engines.chosen.loops.codes(np.ascontiguousarray(items), numbers, firsts)
+        return numbers, firsts[:n_codes].copy()
+    whole = np.ascontiguousarray(items).view([("", np.uint8)] * items.shape[1]).ravel()
+    _, first, which = np.unique(whole, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty(len(first), dtype=np.int32)
+    number[order] = np.arange(len(first))
+    return number[which.ravel()], first[order].astype(np.int64)
 
 
 class Judged(NamedTuple):
@@ -117,11 +153,41 @@ def judged(
     def work(start: int, stop: int) -> NDArray[np.int64]:
         of_block, counts = pointers[start : stop + 1], none.copy()
         np.subtract(of_block[1:], of_block[:-1], out=sizes[start:stop])
-        of_rows = (of_block, members, columns[start:stop], flags[start:stop])
-        engines.chosen.holds(*of_rows, counts if counts.size else None)
+        _judge(of_block, members, columns[start:stop], flags[start:stop], counts)
         return counts
 
     return Judged(flags, sizes, sum(over_blocks(len(columns), _rows_at_once(pointers), work), none))
+
+
+def _judge(
+    pointers: NDArray[np.int64],
+    members: Columns,
+    columns: NDArray[np.int64],
+    flags: NDArray[np.bool_],
+    counts: NDArray[np.int64],
+) -> None:
+    """Flag the rows that hold their column, and count them where counts are asked for."""
+    if engines.chosen.loops is not None:
+        of_counts = (counts.shape[1], counts) if counts.size else (0, None)
+        of_rows = (pointers, members, members.itemsize, np.ascontiguousarray(columns), flags)
+        engines.chosen.loops.holds(*of_rows, *of_counts)
+        return
+    sizes, within = np.diff(pointers), members[pointers[0] : pointers[-1]]
+    hits = np.concatenate([[0], np.cumsum(within == np.repeat(columns, sizes))])
+    flags[:] = np.diff(hits[pointers - pointers[0]]) > 0
+    if counts.size:
+        known = columns >= 0
+        np.add.at(counts, (columns[known], sizes[known], flags[known].astype(np.intp)), 1)
+
+
+def running_totals(sizes: NDArray[Any], first: int, ends: NDArray[np.int64]) -> None:
+    """Write where rows of these sizes end, the first of which starts at ``first``."""
+    if engines.chosen.loops is not None:
+        kept = sizes if sizes.dtype in (np.int32, np.int64) else sizes.astype(np.int64)
+        engines.chosen.loops.running_totals(np.ascontiguousarray(kept), first, ends)
+        return
+    np.cumsum(sizes, dtype=np.int64, out=ends)
+    ends += first
 
 
 def pointers_of(sizes: NDArray[Any]) -> NDArray[np.int64]:
@@ -134,7 +200,7 @@ def pointers_of(sizes: NDArray[Any]) -> NDArray[np.int64]:
         first[start], before = before, before + total
 
     def add_up(start: int, stop: int) -> None:
-        engines.chosen.running_totals(sizes[start:stop], first[start], pointers[start + 1 : stop + 1])
+        running_totals(sizes[start:stop], first[start], pointers[start + 1 : stop + 1])
 
     over_numbers(len(sizes), add_up)
     return pointers
@@ -144,11 +210,20 @@ def repeated(pointers: NDArray[np.int64], members: NDArray[np.int32], n_classes:
     """Return the first row that holds a label twice, or -1."""
 
     def work(start: int, stop: int) -> int:
-        row = engines.chosen.repeated(pointers[start : stop + 1], members, n_classes)
+        row = _repeated(pointers[start : stop + 1], members, n_classes)
         return start + row if row >= 0 else -1
 
     rows = over_blocks(len(pointers) - 1, max(n_classes, _rows_at_once(pointers)), work)
     return min((row for row in rows if row >= 0), default=-1)
+
+
+def _repeated(pointers: NDArray[np.int64], members: NDArray[np.int32], n_classes: int) -> int:
+    if engines.chosen.loops is not None:
+        return int(engines.chosen.loops.repeated(pointers, members, n_classes))
+    row = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
+    pairs = np.sort(row * n_classes + members[pointers[0] : pointers[-1]])
+    twice = np.flatnonzero(pairs[1:] == pairs[:-1])
+    return int(pairs[twice[0]] // n_classes) if len(twice) else -1
 
 
 def _rows_at_once(pointers: NDArray[np.int64]) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,9 @@ from aptset.kernels import engines
 from aptset.kernels.blocks import LONG, over_blocks, over_numbers
 from aptset.kernels.engines.interface import Columns, Members, UnorderedMembers
 from aptset.kernels.formula import Floats
-from aptset.kernels.long_arrays import pointers_of
-from aptset.kernels.rows import Rows, first_bad_row, piece_of
+from aptset.kernels.long_arrays import pointers_of, running_totals
+from aptset.kernels.rowhash import Words
+from aptset.kernels.rows import Rows, Run, first_bad_row
 
 
 class LazyMembers:
@@ -89,70 +90,55 @@ def joined(
 Set = tuple[NDArray[np.int64], NDArray[np.int32] | LazyMembers]
 
 
-class FreeCut(NamedTuple):
-    """The sets at every threshold, each a list of its own: the smaller ones need not be beginnings of the larger."""
+class SelectedSets(NamedTuple):
+    """The sets at each level, row pointers and members, most likely first; none of them where a row is bad."""
 
-    sets: list[Set]  # (row pointers, members), most likely first
-    first_bad: int
-
-    def at(self, which: int) -> Set:
-        """Return (row pointers, members) of the sets at one of the thresholds."""
-        return self.sets[which]
-
-    def at_each(self) -> list[Set]:
-        """Return the sets at every threshold."""
-        return self.sets
+    sets: list[Set]
+    first_bad: int  # row, or -1
 
 
-def cut_freely(rows: Rows, thresholds: Floats, min_size: int) -> FreeCut:
-    """Return the labels whose score is at most each threshold; sets hold ``min_size`` labels (0 or 1)."""
-
-    def of_block(start: int, stop: int) -> list[Floats]:
-        wanted = thresholds if len(thresholds) == 1 else thresholds[start:stop]
-        return [wanted[:, a : a + 1] for a in range(thresholds.shape[1])]
-
-    return cut_by_cell(rows, of_block, min_size)
+ThresholdsOfBlock = Callable[[int, int], Floats]
 
 
-def cut_by_cell(rows: Rows, of_block: Callable[[int, int], list[Floats]], min_size: int) -> FreeCut:
-    """Return the sets where every label of every row may have a threshold of its own.
+def select(rows: Rows, thresholds: Floats | ThresholdsOfBlock, min_size: int = 0) -> SelectedSets:
+    """Return the labels of each row whose score is at most its threshold; sets hold ``min_size`` labels (0 or 1).
 
-    ``of_block`` returns the thresholds of rows start .. stop - 1, one array for each level; one with a single column
-    has the same threshold for all labels of a row.
+    Thresholds are (levels, 1 or rows, 1 or labels). Where every label of every row has its own they might not fit into
+    memory: then it is a function that returns those of rows start .. stop - 1.
     """
-    rows = rows.seeded()
+    if not isinstance(thresholds, np.ndarray):
+        return _select_by_cell(rows, thresholds, min_size)
+    if thresholds.shape[2] > 1:
+        of_levels = [cut(rows, np.ascontiguousarray(of_level[0]), min_size) for of_level in thresholds]
+        first_bad = first_bad_row([of_level.first_bad for of_level in of_levels])
+        return SelectedSets([] if first_bad >= 0 else [of_level.at(0) for of_level in of_levels], first_bad)
+    if rows.formula.weights is None:  # the sets at smaller thresholds need not be beginnings of those at larger ones
+        return _select_by_cell(rows, lambda start, stop: _of_rows(thresholds, slice(start, stop)), min_size)
+    nested = cut(rows, thresholds[:, :, 0].T, min_size)
+    if nested.first_bad >= 0:
+        return SelectedSets([], nested.first_bad)
+    if len(thresholds) == 1:
+        return SelectedSets([nested.at(0)], -1)
+    return SelectedSets(over_blocks(len(thresholds), 1, lambda which, _: nested.at(which)), -1)
 
-    def work(block: Rows, start: int, stop: int) -> tuple[int, list[Members]]:
-        bad, members = block.engine.cut_by_cell(block, of_block(start, stop), min_size)
-        return (start + bad if bad >= 0 else -1), members
 
-    results = rows.over_blocks(work)
-    first_bad = first_bad_row([bad for bad, _ in results])
-    if first_bad >= 0:
-        return FreeCut([], first_bad)
+def _of_rows(thresholds: Floats, rows: Any) -> Floats:
+    """Return the thresholds of some rows, where one row may stand for all."""
+    return thresholds if thresholds.shape[1] == 1 else thresholds[:, rows]
+
+
+def _select_by_cell(rows: Rows, of_block: ThresholdsOfBlock, min_size: int) -> SelectedSets:
+    """Return the sets where every label of every row may have a threshold of its own."""
+
+    def work(block: Rows, start: int, stop: int, _: Words | None) -> tuple[int, list[Members]]:
+        return block.engine.cut_by_cell(block, of_block(start, stop), min_size)
+
+    run = rows.seeded().run(work)
     sets: list[Set] = []
-    for of_level in zip(*(members for _, members in results), strict=True):
+    for of_level in zip(*run.results, strict=True) if run.first_bad < 0 else ():
         pointers = np.concatenate([[0], np.cumsum(np.concatenate([sizes for sizes, _ in of_level]), dtype=np.int64)])
         sets.append((pointers, np.concatenate([members for _, members in of_level])))
-    return FreeCut(sets, -1)
-
-
-def mask_of(sets: FreeCut, n_columns: int) -> NDArray[np.bool_]:
-    """Return the sets at the first threshold as a boolean matrix; no row of it where one is bad."""
-    if sets.first_bad >= 0:
-        return np.zeros((0, n_columns), dtype=np.bool_)
-    pointers, members = sets.at(0)
-    flags = np.zeros((len(pointers) - 1, n_columns), dtype=np.bool_)
-    flags[np.repeat(np.arange(len(flags)), np.diff(pointers)), in_order(members)] = True
-    return flags
-
-
-class BlockMembers(NamedTuple):
-    """What a block of rows from ``start`` on holds: its first bad row or -1, and the members of its sets."""
-
-    start: int
-    first_bad: int
-    members: Columns | UnorderedMembers
+    return SelectedSets(sets, run.first_bad)
 
 
 class Cut(NamedTuple):
@@ -183,7 +169,7 @@ class Cut(NamedTuple):
 
         def take(start: int, stop: int) -> None:
             of_rows = members[starts[start] : starts[stop]], self.longest[start:stop], sizes[start:stop]
-            engines.chosen.beginnings(*of_rows, taken[pointers[start] : pointers[stop]])
+            _take_beginnings(*of_rows, taken[pointers[start] : pointers[stop]])
 
         over_numbers(len(sizes), take)
         return pointers, taken
@@ -201,137 +187,92 @@ class Cut(NamedTuple):
         members = joined[np.arange(ends[-1]) + np.repeat(starts - (ends - longest), longest)]
         return Cut(sizes, longest, members, -1)
 
-    def at_each(self) -> list[Set]:
-        """Return the sets at every threshold, several at a time."""
-        if len(self.sizes) == 1:
-            return [self.at(0)]
-        return over_blocks(len(self.sizes), 1, lambda which, _: self.at(which))
+
+def _take_beginnings(
+    members: NDArray[np.int32], longest: NDArray[np.int32], sizes: NDArray[np.int32], taken: NDArray[np.int32]
+) -> None:
+    """Take the first ``sizes[i]`` of the ``longest[i]`` members of each row."""
+    if engines.chosen.loops is not None:
+        engines.chosen.loops.beginnings(members, longest, sizes, taken)
+        return
+    starts = np.cumsum(longest, dtype=np.int64) - longest
+    ends = np.cumsum(sizes, dtype=np.int64)
+    taken[:] = members[np.arange(len(taken)) + np.repeat(starts - (ends - sizes), sizes)]
 
 
-def cut(rows: Rows, thresholds: Floats, min_size: int = 0) -> Cut | FreeCut:
-    """Cut every row at its thresholds; sets hold ``min_size`` labels (0 or 1).
+def cut(rows: Rows, thresholds: Floats, min_size: int = 0) -> Cut:
+    """Cut rows at thresholds of their own, (1 or rows, thresholds), or at one threshold for each label, (labels,)."""
+    by_label = thresholds.ndim == 1
+    sizes = np.empty((1 if by_label else thresholds.shape[1], len(rows.probabilities)), dtype=np.int32)
 
-    Thresholds are (rows, thresholds), or (1, thresholds) if they are the same for all rows.
-    """
-    return cut_freely(rows, thresholds, min_size) if rows.formula.weights is None else _cut(rows, thresholds, min_size)
+    def work(block: Rows, start: int, stop: int, noted: Words | None) -> tuple[int, Columns | UnorderedMembers]:
+        if by_label:
+            return block.engine.cut_by_label(block, thresholds, min_size, sizes[0, start:stop], noted)
+        wanted = np.ascontiguousarray(thresholds if len(thresholds) == 1 else thresholds[start:stop])
+        return block.engine.cut(block, wanted, min_size, sizes[:, start:stop], noted)
 
-
-def _cut(rows: Rows, thresholds: Floats, min_size: int) -> Cut:
-    noted, sizes = rows.room_for_seeds(), np.empty((thresholds.shape[1], len(rows.probabilities)), dtype=np.int32)
-
-    def work(block: Rows, start: int, stop: int) -> BlockMembers:
-        wanted, seeds = _of_block(thresholds, start, stop), piece_of(noted, start, stop)
-        bad, members = block.engine.cut(block, wanted, min_size, sizes[:, start:stop], seeds)
-        return BlockMembers(start, start + bad if bad >= 0 else -1, members)
-
-    results, copies = rows.over_blocks_and_copies(work, noted)
-    first_bad = first_bad_row([piece.first_bad for piece in results])
+    run = rows.run(work)
     rows.rooms.clear()
-    members, pointers = _join(results, sizes, first_bad)
-    sets = Cut(sizes, _longest(sizes, thresholds), members, first_bad, pointers)
-    if copies is None or first_bad >= 0:
-        return sets
-    again = _cut(rows.again(copies), _of_rows(thresholds, copies.rows), min_size)
-    return sets.with_rows(copies.rows, again)
-
-
-def _longest(sizes: NDArray[np.int32], thresholds: Floats) -> NDArray[np.int32]:
-    """Return the sizes at the largest threshold of each row."""
+    members, pointers = _join(run, sizes)
     which = thresholds.argmax(axis=1) if len(sizes) > 1 else np.zeros(1, dtype=np.intp)
-    longest: NDArray[np.int32] = sizes[which[0]] if (which == which[0]).all() else sizes.max(axis=0)
-    return longest
+    longest = sizes[which[0]] if (which == which[0]).all() else sizes.max(axis=0)
+    sets, copies = Cut(sizes, longest, members, run.first_bad, pointers), run.copies
+    if copies is None or run.first_bad >= 0:
+        return sets
+    of_copies = thresholds if by_label or len(thresholds) == 1 else thresholds[copies.rows]
+    return sets.with_rows(copies.rows, cut(rows.again(copies), of_copies, min_size))
 
 
 def masks(rows: Rows, thresholds: Floats, min_size: int = 0) -> tuple[NDArray[np.bool_], int]:
-    """Return the members at one threshold as a boolean matrix, and the first bad row or -1."""
-    noted, flags = rows.room_for_seeds(), np.empty(rows.probabilities.shape, dtype=np.bool_)
+    """Return the members at one level as a boolean matrix, and the first bad row or -1.
 
-    def work(block: Rows, start: int, stop: int) -> int:
-        wanted, seeds = _of_block(thresholds, start, stop), piece_of(noted, start, stop)
-        bad = block.engine.mask(block, wanted, min_size, flags[start:stop], seeds)
-        return start + bad if bad >= 0 else -1
+    Thresholds are (1 or rows, 1 or labels), but one for every label of every row: :func:`select` takes those.
+    """
+    flags = np.empty(rows.probabilities.shape, dtype=np.bool_)
 
-    results, copies = rows.over_blocks_and_copies(work, noted)
-    first_bad = first_bad_row(results)
-    if copies is not None and first_bad < 0:
-        flags[copies.rows], bad = masks(rows.again(copies), _of_rows(thresholds, copies.rows), min_size)
-        first_bad = copies.row_of(bad)
-    return flags, first_bad
+    def work(block: Rows, start: int, stop: int, noted: Words | None) -> tuple[int, None]:
+        wanted = np.ascontiguousarray(thresholds if len(thresholds) == 1 else thresholds[start:stop])
+        return block.engine.mask(block, wanted, min_size, flags[start:stop], noted), None
 
-
-def cut_by_label(rows: Rows, thresholds: Floats, min_size: int = 0) -> FreeCut:
-    """Return the sets where each label has a threshold of its own: (thresholds, labels)."""
-    of_levels = [_cut_by_label(rows, np.ascontiguousarray(of_level), min_size) for of_level in thresholds]
-    first_bad = first_bad_row([one.first_bad for one in of_levels])  # sizes are worth nothing then
-    return FreeCut([] if first_bad >= 0 else [one.at(0) for one in of_levels], first_bad)
+    run = rows.run(work)
+    if run.copies is None or run.first_bad >= 0:
+        return flags, run.first_bad
+    copies = run.copies.rows
+    of_copies = thresholds if len(thresholds) == 1 else thresholds[copies]
+    flags[copies], bad = masks(rows.again(run.copies), of_copies, min_size)
+    return flags, run.copies.row_of(bad)
 
 
-def _cut_by_label(rows: Rows, thresholds: Floats, min_size: int) -> Cut:
-    noted, sizes = rows.room_for_seeds(), np.empty(len(rows), dtype=np.int32)
-
-    def work(block: Rows, start: int, stop: int) -> BlockMembers:
-        seeds = piece_of(noted, start, stop)
-        bad, members = block.engine.cut_by_label(block, thresholds, min_size, sizes[start:stop], seeds)
-        return BlockMembers(start, start + bad if bad >= 0 else -1, members)
-
-    results, copies = rows.over_blocks_and_copies(work, noted)
-    first_bad = first_bad_row([piece.first_bad for piece in results])
-    rows.rooms.clear()
-    members, pointers = _join(results, sizes[None, :], first_bad)
-    sets = Cut(sizes[None, :], sizes, members, first_bad, pointers)
-    return (
-        sets
-        if copies is None or first_bad >= 0
-        else sets.with_rows(copies.rows, _cut_by_label(rows.again(copies), thresholds, min_size))
-    )
-
-
-def masks_by_label(rows: Rows, thresholds: Floats, min_size: int = 0) -> tuple[NDArray[np.bool_], int]:
-    """Return the members where each label has a threshold of its own, and the first bad row or -1."""
-    noted, flags = rows.room_for_seeds(), np.zeros(rows.probabilities.shape, dtype=np.bool_)
-
-    def work(block: Rows, start: int, stop: int) -> int:
-        seeds = piece_of(noted, start, stop)
-        bad = block.engine.mask_by_label(block, thresholds, min_size, flags[start:stop], seeds)
-        return start + bad if bad >= 0 else -1
-
-    results, copies = rows.over_blocks_and_copies(work, noted)
-    first_bad = first_bad_row(results)
-    if copies is not None and first_bad < 0:
-        flags[copies.rows], bad = masks_by_label(rows.again(copies), thresholds, min_size)
-        first_bad = copies.row_of(bad)
-    return flags, first_bad
-
-
-def _of_rows(thresholds: Floats, rows: NDArray[np.int64]) -> Floats:
-    return thresholds if len(thresholds) == 1 else thresholds[rows]
-
-
-def _of_block(thresholds: Floats, start: int, stop: int) -> Floats:
-    return np.ascontiguousarray(thresholds if len(thresholds) == 1 else thresholds[start:stop])
+def mask_of(selection: SelectedSets, n_columns: int) -> NDArray[np.bool_]:
+    """Return the sets at the first level as a boolean matrix; no row of it where one is bad."""
+    if selection.first_bad >= 0:
+        return np.zeros((0, n_columns), dtype=np.bool_)
+    pointers, members = selection.sets[0]
+    flags = np.zeros((len(pointers) - 1, n_columns), dtype=np.bool_)
+    flags[np.repeat(np.arange(len(flags)), np.diff(pointers)), in_order(members)] = True
+    return flags
 
 
 def _join(
-    pieces: list[BlockMembers], sizes: NDArray[np.int32], first_bad: int
+    run: Run[Columns | UnorderedMembers], sizes: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32] | LazyMembers, NDArray[np.int64] | None]:
     """Widen and join what blocks found, and say where rows start if there is one threshold.
 
     What waits to be put in order stays apart.
     """
-    if len(pieces) == 1 and isinstance(pieces[0].members, np.ndarray):
-        return pieces[0].members.astype(np.int32, copy=False), None
-    parts = [piece.members for piece in pieces]
+    parts = run.results
+    if len(parts) == 1 and isinstance(parts[0], np.ndarray):
+        return parts[0].astype(np.int32, copy=False), None
     if not all(isinstance(part, np.ndarray) for part in parts):
         return LazyMembers(parts), None
-    if len(sizes) > 1 or first_bad >= 0:
+    if len(sizes) > 1 or run.first_bad >= 0:
         return joined(parts), None
-    starts = [*(piece.start for piece in pieces), sizes.shape[1]]
-    pieces.clear()
+    starts = [*run.starts, sizes.shape[1]]
     pointers = np.empty(sizes.shape[1] + 1, dtype=np.int64)
     pointers[0] = 0
 
     def point(which: int, first: int) -> None:
         start, stop = starts[which : which + 2]
-        engines.chosen.running_totals(sizes[0, start:stop], first, pointers[start + 1 : stop + 1])
+        running_totals(sizes[0, start:stop], first, pointers[start + 1 : stop + 1])
 
     return joined(parts, point), pointers

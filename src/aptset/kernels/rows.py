@@ -1,9 +1,9 @@
 """Scores of labels from where they stand in their rows: one label a row in one pass, or every label."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,7 +71,7 @@ class Rows:
 
     def block(self, start: int, stop: int) -> "Rows":
         """Return rows start .. stop - 1 as contiguous arrays, normalised and raised if that was asked for."""
-        if stop - start == len(self.probabilities) and self.is_plain and self.seeds is None and self.u is None:
+        if self.is_plain and stop - start == len(self.probabilities):
             return self
         if self.is_plain:  # nothing but other arrays: threads wait while one makes a block
             block = object.__new__(Rows)
@@ -96,48 +96,53 @@ class Rows:
 
     def over_blocks(self, work: Callable[["Rows", int, int], Result]) -> list[Result]:
         """Call ``work(block, start, stop)`` on consecutive blocks of about the size that the engine takes."""
-        n_rows, step = len(self.probabilities), self.engine.step(self)
-        if self.probabilities.size > ALONE:
-            step = shared_out(n_rows, step, self.n_columns)
-        if n_rows <= step:
-            return [work(self.block(0, n_rows), 0, n_rows)]
-        return over_blocks(n_rows, step, lambda start, stop: work(self.block(start, stop), start, stop))
-
-    def over_blocks_and_copies(
-        self, work: Callable[["Rows", int, int], Result], noted: Words | None
-    ) -> tuple[list[Result], Copies | None]:
-        """Do so, and return the rows that must be looked at again as well, if there are any.
-
-        Copies are found among the seeds that ``work`` noted, block by block where blocks are long enough.
-        """
-        if noted is None or self.probabilities.size <= ALONE:
-            return self.over_blocks(work), self.copies(noted)
         n_rows = len(self.probabilities)
-        fair = shared_out(n_rows, self.engine.step(self), self.n_columns)
-        step = -(-fair // BLOCK_ROWS) * BLOCK_ROWS
-        if fair < BLOCK_ROWS or n_rows <= step:
-            return self.over_blocks(work), self.copies(noted)
+        if self.probabilities.size <= blocks.BLOCK_CELLS:  # one block for every engine
+            return [work(self.block(0, n_rows), 0, n_rows)]
+        return over_blocks(n_rows, self._step(), lambda start, stop: work(self.block(start, stop), start, stop))
 
-        def both(start: int, stop: int) -> tuple[Result, Copies]:
-            result = work(self.block(start, stop), start, stop)
-            copies = engines.chosen.copies(noted[start:stop], self.side, self.first_row + start)
-            return result, Copies(copies.rows + start, copies.seeds) if len(copies.rows) else copies
+    def _step(self) -> int:
+        """Return how many rows a block has."""
+        step = self.engine.step(self)
+        return shared_out(len(self), step, self.n_columns) if self.probabilities.size > ALONE else step
 
-        results = over_blocks(n_rows, step, both)
-        rows, seeds = (np.concatenate([copies[k] for _, copies in results]) for k in range(2))
-        return [result for result, _ in results], Copies(rows, seeds) if len(rows) else None
+    def run(self, work: "Work[Result]") -> "Run[Result]":
+        """Call ``work(block, start, stop, noted)`` on consecutive blocks, and find the rows that are copies of others.
 
-    def room_for_seeds(self) -> Words | None:
-        """Return where the loops note the seeds that they hash, if they do: copies are found among them afterwards."""
-        return np.empty(len(self.probabilities), dtype=np.uint64) if self.seeds is None else None
+        It returns the first bad row of its block, or -1, and what it made. The loops write the seeds that they hash
+        into ``noted``, which is None where rows have theirs; copies are found among them, block by block where blocks
+        are long enough.
+        """
+        n_rows, noted = len(self.probabilities), None
+        if self.seeds is None:
+            noted = np.empty(n_rows, dtype=np.uint64)
+        if self.probabilities.size <= blocks.BLOCK_CELLS:  # one block for every engine
+            bad, made = work(self.block(0, n_rows), 0, n_rows, noted)
+            if noted is None or n_rows < 2:
+                return Run([made], (0,), bad, None, noted)
+            same = engines.chosen.copies(noted, self.side, self.first_row)
+            return Run([made], (0,), bad, same if len(same.rows) else None, noted)
+        step = self._step()
+        by_block = noted is not None and self.probabilities.size > ALONE and BLOCK_ROWS <= step < n_rows
+        step = -(-step // BLOCK_ROWS) * BLOCK_ROWS if by_block else step
 
-    def copies(self, noted: Words | None) -> Copies | None:
-        """Return the rows that must be looked at again, with a seed of their own, or None."""
-        if noted is None or len(noted) < 2:
-            return None
-        look = self.engine.copies if len(noted) <= BLOCK_ROWS else find_copies
-        copies = look(noted, self.side, self.first_row)
-        return copies if len(copies.rows) else None
+        def on_block(start: int, stop: int) -> tuple[int, Result, Copies | None]:
+            seeds = None if noted is None else noted[start:stop]
+            bad, made = work(self.block(start, stop), start, stop, seeds)
+            same = None
+            if by_block and seeds is not None:
+                same = find_copies(seeds, self.side, self.first_row + start)
+                same = Copies(same.rows + start, same.seeds)
+            return start + bad if bad >= 0 else -1, made, same
+
+        bads, results, several = zip(*over_blocks(n_rows, step, on_block), strict=True)
+        copies: Copies | None = None
+        if by_block:
+            copies = Copies(*(np.concatenate(parts) for parts in zip(*several, strict=True)))
+        elif noted is not None:
+            copies = find_copies(noted, self.side, self.first_row)
+        copies = copies if copies is not None and len(copies.rows) else None
+        return Run(list(results), range(0, n_rows, step), first_bad_row(bads), copies, noted)
 
     def again(self, copies: Copies) -> "Rows":
         """Return the copies alone. They are looked at anew, and may have changed meanwhile: some may be bad now."""
@@ -176,16 +181,23 @@ class Rows:
         return engines.chosen.for_functions if self.formula.weights is None else engines.chosen
 
 
-def first_bad_row(rows_of_blocks: list[int]) -> int:
+Work = Callable[[Rows, int, int, Words | None], tuple[int, Result]]
+
+
+@dataclass(frozen=True)
+class Run(Generic[Result]):
+    """What a run over rows gave: of each block, the first bad row or -1, the copies, and the seeds that were hashed."""
+
+    results: list[Result]
+    starts: Sequence[int]  # the first row of each block
+    first_bad: int
+    copies: Copies | None  # to be looked at again, each with a seed of its own
+    noted: Words | None
+
+
+def first_bad_row(rows_of_blocks: Iterable[int]) -> int:
     """Return the first bad row that any block reported, or -1."""
-    if len(rows_of_blocks) == 1:
-        return rows_of_blocks[0]
     return min((row for row in rows_of_blocks if row >= 0), default=-1)
-
-
-def piece_of(noted: Words | None, start: int, stop: int) -> Words | None:
-    """Return the part of the room for seeds that belongs to some rows."""
-    return None if noted is None else noted[start:stop]
 
 
 class LabelScores(NamedTuple):
@@ -199,21 +211,19 @@ class LabelScores(NamedTuple):
 
 def label_scores(rows: Rows, labels: NDArray[np.int64]) -> LabelScores:
     """Score one label (a column number) per row."""
-    scores, noted = np.empty(len(rows)), rows.room_for_seeds()
-    seeds = rows.seeds if noted is None else noted
-    assert seeds is not None  # there is room for them if none came
+    scores = np.empty(len(labels))
 
-    def work(block: Rows, start: int, stop: int) -> int:
+    def work(block: Rows, start: int, stop: int, noted: Words | None) -> tuple[int, None]:
         chosen = np.ascontiguousarray(labels[start:stop], dtype=np.int64)
-        bad = block.engine.label_scores(block, chosen, scores[start:stop], piece_of(noted, start, stop))
-        return start + bad if bad >= 0 else -1
+        return block.engine.label_scores(block, chosen, scores[start:stop], noted), None
 
-    results, copies = rows.over_blocks_and_copies(work, noted)
-    first_bad = first_bad_row(results)
-    if first_bad < 0:
+    run = rows.run(work)
+    seeds, copies = rows.seeds if run.noted is None else run.noted, run.copies
+    assert seeds is not None  # there is room for them if none came
+    if rows.formula.grid is not None and run.first_bad < 0:
         scores = rows.formula.on_grid(scores)
-    if copies is None or first_bad >= 0:
-        return LabelScores(scores, first_bad, rows.n_copies, seeds)
+    if copies is None or run.first_bad >= 0:
+        return LabelScores(scores, run.first_bad, rows.n_copies, seeds)
     again = label_scores(rows.again(copies), labels[copies.rows])
     scores[copies.rows], seeds[copies.rows] = again.scores, copies.seeds
     return LabelScores(scores, copies.row_of(again.first_bad), len(copies.rows), seeds)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.kernels import engines
 from aptset.kernels.formula import Floats
 
 
@@ -27,8 +28,39 @@ class Sorted(NamedTuple):
     covered: NDArray[np.int64]
 
 
-def least_mean_by_rounds(position: Floats, covered: NDArray[np.uint8], least: int) -> Fraction:
+_ROWS_AT_ONCE = 4096
+
+
+def project(matrix: Floats, vector: Floats, to: Floats) -> None:
+    """Write the product of every row with a vector; terms are added feature by feature."""
+    if engines.chosen.loops is not None:
+        engines.chosen.loops.project(np.ascontiguousarray(matrix), vector, to)
+        return
+    to[:] = 0.0
+    for start in range(0, len(matrix), _ROWS_AT_ONCE):  # rows that stay in the cache
+        for column, weight in zip(matrix[start : start + _ROWS_AT_ONCE].T, vector, strict=True):
+            to[start : start + _ROWS_AT_ONCE] += weight * column
+
+
+def least_mean_bounds(
+    matrix: Floats, vectors: Floats, covered: NDArray[np.uint8], least: int, known: Fraction, n_bins: int
+) -> Floats:
+    """Return for each direction a mean that none of its slabs falls below; 0 says nothing.
+
+    Of a direction whose slabs all lie above a mean that is known from another one, it may be anything above that.
+    Points are counted in so many bins: more of them tell more, and take longer. Projections are finite.
+    """
+    bounds = np.zeros(len(vectors))
+    if engines.chosen.loops is not None:
+        of_points = (np.ascontiguousarray(matrix), np.ascontiguousarray(vectors), covered, least)
+        engines.chosen.loops.least_mean_bounds(*of_points, known.numerator, known.denominator, n_bins, bounds)
+    return bounds
+
+
+def least_mean(position: Floats, covered: NDArray[np.uint8], least: int) -> Fraction:
     """Return the least mean over slabs with at least ``least`` points; positions are sorted."""
+    if engines.chosen.loops is not None:
+        return Fraction(*engines.chosen.loops.least_mean(position, covered, least))
     groups = group(position, covered)
     mean = Fraction(1)
     while True:  # Dinkelbach: a slab below the present mean, if there is one, is the next one; ends after a few rounds

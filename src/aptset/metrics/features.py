@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from aptset.core.devices import on_host
 from aptset.core.labels import hashable
 from aptset.core.tables import is_table, iterate_columns, names_of_columns
-from aptset.kernels import engines
 from aptset.kernels.blocks import all_finite, looked_up, over_blocks, over_numbers, shared_out, width_of
 from aptset.kernels.formula import Floats
+from aptset.kernels.slabs import project as project_rows
 
 MOST_VALUES = 50  # of a text that slices are made of; one of more values is a name, an id or prose
 _ROWS_OF_A_SUM, _CELLS_OF_A_ROW = 2**14, 8
@@ -119,7 +119,7 @@ def project(matrix: Any, vectors: Floats) -> Floats:
     def work(start: int, stop: int) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             for vector, projection in zip(vectors, projections, strict=True):
-                engines.chosen.project(matrix[start:stop], vector, projection[start:stop])
+                project_rows(matrix[start:stop], vector, projection[start:stop])
 
     over_blocks(len(matrix), shared_out(len(matrix), max(1, len(matrix)), sum(vectors.shape)), work)
     return check_projections(projections)

@@ -16,11 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.core import validate
 from aptset.core.tables import is_table
-from aptset.kernels import engines
 from aptset.kernels.blocks import least_and_most, looked_up, over_blocks, thread_count
 from aptset.kernels.formula import Floats
 from aptset.kernels.long_arrays import order_upward
-from aptset.kernels.slabs import Slab, find_slab
+from aptset.kernels.slabs import Slab, find_slab, least_mean, least_mean_bounds
 from aptset.metrics.estimates import Estimate, check_confidence, share
 from aptset.metrics.features import Features, check_projections, features_of, in_words, project
 from aptset.metrics.outcome import Outcome
@@ -79,7 +78,7 @@ class _Points(NamedTuple):
         (projection,) = project(self.matrix, vectors[number : number + 1])
         order = order_upward(projection)
         position, flags = looked_up(projection, order), looked_up(self.flags, order)
-        mean = engines.chosen.least_mean(position, flags, self.least)
+        mean = least_mean(position, flags, self.least)
         if best is not None and (best.mean, best.number) < (mean, number):
             return best
         return _Found(number, mean, position, flags)
@@ -96,7 +95,7 @@ class _Points(NamedTuple):
             directions = vectors[start:stop]
             rows = self.matrix if is_safe else project(self.matrix, directions).T
             along = directions if is_safe else np.eye(len(directions))
-            return engines.chosen.least_mean_bounds(rows, along, self.flags, self.least, known, n_bins)
+            return least_mean_bounds(rows, along, self.flags, self.least, known, n_bins)
 
         if len(self.flags) * len(vectors) < _WORTH_THREADS:
             return np.concatenate([work(k, k + at_once) for k in range(0, len(vectors), at_once)])

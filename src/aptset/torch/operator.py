@@ -27,7 +27,7 @@ from aptset.kernels.engines.torch_rows import (
 )
 from aptset.kernels.engines.torch_rows import own_seeds as own_seeds_of_tensor
 from aptset.kernels.formula import Floats, Formula, Weights, normalised, tempered
-from aptset.kernels.membership import masks, masks_by_label
+from aptset.kernels.membership import masks
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import PREDICTION, Rows, hash_rows, own_seeds, softmax_by_blocks
 from aptset.kernels.softmax import softmax
@@ -105,19 +105,17 @@ def _fill(result: Tensor, rows: Rows, seeds: Words, thresholds: Floats, min_size
     rows, first_bad = replace(rows, seeds=seeds), -1
     kept: Any = slice(None)
     for flags, level in zip(result.numpy(), thresholds, strict=True):
-        members, bad = _masks(rows, level, min_size)
+        members, bad = masks(rows, level[None], min_size)
         if bad >= 0:  # which is the same at every level
             first_bad, kept = bad, np.flatnonzero(~_bad_rows(rows))
             u = None if rows.u is None else rows.u[kept]
             rows = replace(rows, probabilities=rows.probabilities[kept], seeds=seeds[kept], u=u)
-            members = _masks(rows, level, min_size)[0] if len(rows) else np.empty(rows.probabilities.shape, np.bool_)
+            members = (
+                masks(rows, level[None], min_size)[0] if len(rows) else np.empty(rows.probabilities.shape, np.bool_)
+            )
         flags[:] = True
         flags[kept] = members
     return first_bad
-
-
-def _masks(rows: Rows, level: Floats, min_size: int) -> tuple[NDArray[np.bool_], int]:
-    return masks(rows, level[None], min_size) if len(level) == 1 else masks_by_label(rows, level, min_size)
 
 
 def _bad_rows(rows: Rows) -> NDArray[np.bool_]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from aptset.kernels import blocks
 from aptset.kernels.buckets import FinerIndex, refined
 from aptset.kernels.engines.interface import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Members, UnorderedMembers
 from aptset.kernels.formula import Floats, Ordering, OwnMass, Places, Weights
-from aptset.kernels.p_value_rounding import POWERS, TENTHS, by_decimals, rounding_bits
+from aptset.kernels.p_value_rounding import by_decimals, rounding_bits
 from aptset.kernels.rowhash import Words, column_keys
 from aptset.kernels.softmax import CONSTANTS
 
@@ -74,7 +73,11 @@ class CompiledEngine:
 
     def mask(self, rows: Rows, thresholds: Floats, min_size: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
         """Flag the members."""
-        return int(self.loops.masks(*job_of(rows, noted), *wanted_at(thresholds, min_size), flags))
+        if thresholds.shape[1] == 1:
+            return int(self.loops.masks(*job_of(rows, noted), *wanted_at(thresholds, min_size), flags))
+        flags[:] = False
+        bad, _ = self.loops.by_label(*job_of(rows, noted), len(rows), thresholds[0], min_size, None, None, 1, flags)
+        return int(bad)
 
     def cut_by_label(
         self, rows: Rows, thresholds: Floats, min_size: int, sizes: NDArray[np.int32], noted: Words | None
@@ -87,14 +90,7 @@ class CompiledEngine:
         rows.rooms.append((room, None))
         return bad, members
 
-    def mask_by_label(
-        self, rows: Rows, thresholds: Floats, min_size: int, flags: NDArray[np.bool_], noted: Words | None
-    ) -> int:
-        """Flag the members at a threshold for every column."""
-        bad, _ = self.loops.by_label(*job_of(rows, noted), len(rows), thresholds, min_size, None, None, 1, flags)
-        return int(bad)
-
-    def cut_by_cell(self, rows: Rows, of_levels: list[Floats], min_size: int) -> tuple[int, list[Members]]:
+    def cut_by_cell(self, rows: Rows, of_levels: Floats, min_size: int) -> tuple[int, list[Members]]:
         """Score every label, and return the members at a threshold for every cell."""
         scores = np.empty(rows.probabilities.shape)
         bad = self.all_scores(rows, scores)
@@ -141,93 +137,13 @@ class CompiledEngine:
         n_copies = self.loops.copies(np.ascontiguousarray(seeds), first_row // BLOCK_ROWS, side, rows, own)
         return Copies(rows[:n_copies].copy(), own[:n_copies].copy())
 
-    def beginnings(
-        self,
-        members: NDArray[np.int32],
-        longest: NDArray[np.int32],
-        sizes: NDArray[np.int32],
-        taken: NDArray[np.int32],
-    ) -> None:
-        """Take the first members of each row."""
-        self.loops.beginnings(members, longest, sizes, taken)
-
-    def codes(self, items: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Look the rows up in a table."""
-        numbers, firsts = np.empty(len(items), dtype=np.int32), np.empty(len(items), dtype=np.int64)
-        n_codes = self.loops.codes(np.ascontiguousarray(items), numbers, firsts)
-        return numbers, firsts[:n_codes].copy()
-
-    def bucket_numbers(self, values: Floats, splitters: Floats, numbers: NDArray[np.int32]) -> None:
-        """Search the splitters without a branch."""
-        self.loops.bucket_numbers(np.ascontiguousarray(values), splitters, numbers)
-
-    def group_sizes(self, numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
-        """Count."""
-        sizes = np.zeros(n_groups, dtype=np.int64)
-        self.loops.group_sizes(numbers, sizes)
-        return sizes
-
-    def place(
-        self, words: NDArray[Any], numbers: NDArray[np.int32], starts: NDArray[np.int64], to: NDArray[Any]
-    ) -> None:
-        """Write each word behind the last one of its group."""
-        self.loops.place(np.ascontiguousarray(words), numbers, starts.copy(), to)
-
-    def running_totals(self, sizes: NDArray[Any], first: int, ends: NDArray[np.int64]) -> None:
-        """Add up."""
-        kept = sizes if sizes.dtype in (np.int32, np.int64) else sizes.astype(np.int64)
-        self.loops.running_totals(np.ascontiguousarray(kept), first, ends)
-
-    def holds(
-        self,
-        pointers: NDArray[np.int64],
-        members: Columns,
-        columns: NDArray[np.int64],
-        flags: NDArray[np.bool_],
-        counts: NDArray[np.int64] | None,
-    ) -> None:
-        """Compare the members of each row with its column."""
-        n_sizes = 0 if counts is None else counts.shape[1]
-        self.loops.holds(pointers, members, members.itemsize, np.ascontiguousarray(columns), flags, n_sizes, counts)
-
-    def project(self, matrix: Floats, vector: Floats, to: Floats) -> None:
-        """Add term by term."""
-        self.loops.project(np.ascontiguousarray(matrix), vector, to)
-
-    def repeated(self, pointers: NDArray[np.int64], members: NDArray[np.int32], n_classes: int) -> int:
-        """Compare the members of each row, or note where each label came last."""
-        return int(self.loops.repeated(pointers, members, n_classes))
-
     def softmax(self, logits: NDArray[np.generic], probabilities: Floats) -> None:
         """Exponentiate and divide."""
         self.loops.softmax(np.ascontiguousarray(logits), logits.shape[1], CONSTANTS, probabilities)
 
-    def ratios(
-        self, numerators: NDArray[np.int64], denominators: NDArray[np.int64]
-    ) -> tuple[Floats, NDArray[np.bool_]]:
-        """Divide lane by lane."""
-        result, is_open = np.empty(numerators.shape), np.empty(numerators.shape, dtype=np.bool_)
-        pair = np.ascontiguousarray(numerators), np.ascontiguousarray(denominators)
-        self.loops.ratios(*pair, POWERS, TENTHS, result, is_open)
-        return result, is_open
-
     def p_value_table(self, n: int, counts: NDArray[Any]) -> Floats:
         """Return the p-values of all counts, which depend on n alone and are kept."""
         return _large_table(self.loops, n) if n >= _LARGE else _table(self.loops, n)
-
-    def least_mean(self, position: Floats, covered: NDArray[np.uint8], least: int) -> Fraction:
-        """Return the least mean of a slab."""
-        return Fraction(*self.loops.least_mean(position, covered, least))
-
-    def least_mean_bounds(
-        self, matrix: Floats, vectors: Floats, covered: NDArray[np.uint8], least: int, known: Fraction, n_bins: int
-    ) -> Floats:
-        """Return what no slab falls below."""
-        bounds, rows, directions = np.zeros(len(vectors)), np.ascontiguousarray(matrix), np.ascontiguousarray(vectors)
-        self.loops.least_mean_bounds(
-            rows, directions, covered, least, known.numerator, known.denominator, n_bins, bounds
-        )
-        return bounds
 
 
 @dataclass(frozen=True)
@@ -388,12 +304,6 @@ class FreeEngine(CompiledEngine):
             return bad, np.empty(0, dtype=np.int32)
         sizes[:], members = self._members(rows, scores, thresholds[None, :], min_size)
         return bad, members
-
-    def mask_by_label(
-        self, rows: Rows, thresholds: Floats, min_size: int, flags: NDArray[np.bool_], noted: Words | None
-    ) -> int:
-        """Flag the members at a threshold for every column."""
-        return self.mask(rows, thresholds[None, :], min_size, flags, noted)
 
     def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
         """Count the scores below every label."""

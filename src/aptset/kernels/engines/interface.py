@@ -12,8 +12,6 @@ from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from aptset.kernels.rows import Rows
 
 
@@ -121,6 +119,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def loops(self) -> Any:
+        """The compiled module, whose functions of plain arrays others call as well; None where there is none."""
+        ...
+
+    @property
     def for_functions(self) -> Engine:
         """The engine of scores without weights, which are functions of places."""
         ...
@@ -150,7 +153,7 @@ class Engine(Protocol):
         ...
 
     def mask(self, rows: Rows, thresholds: Floats, min_size: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
-        """Flag the members at one threshold, (rows, labels)."""
+        """Flag the members at one level, (rows, labels); thresholds are (1 or rows, 1) or (1, labels)."""
         ...
 
     def cut_by_label(
@@ -159,16 +162,10 @@ class Engine(Protocol):
         """Return the members, most likely first, where each column has a threshold of its own: (labels,)."""
         ...
 
-    def mask_by_label(
-        self, rows: Rows, thresholds: Floats, min_size: int, flags: NDArray[np.bool_], noted: Words | None
-    ) -> int:
-        """Flag the members where each column has a threshold of its own; flags come as False."""
-        ...
-
-    def cut_by_cell(self, rows: Rows, of_levels: list[Floats], min_size: int) -> tuple[int, list[Members]]:
+    def cut_by_cell(self, rows: Rows, of_levels: Floats, min_size: int) -> tuple[int, list[Members]]:
         """Return the members at each level, most likely first, where every label of every row may have a threshold.
 
-        Thresholds are (rows, labels), with one row or one column where it is the same for all. Rows have seeds.
+        Thresholds are (levels, 1 or rows, 1 or labels). Rows have seeds.
         """
         ...
 
@@ -193,87 +190,13 @@ class Engine(Protocol):
         """Find the rows whose seed came before in their block of 4096, the first of which starts at ``first_row``."""
         ...
 
-    def beginnings(
-        self,
-        members: NDArray[np.int32],
-        longest: NDArray[np.int32],
-        sizes: NDArray[np.int32],
-        taken: NDArray[np.int32],
-    ) -> None:
-        """Take the first ``sizes[i]`` of the ``longest[i]`` members of each row."""
-        ...
-
-    def codes(self, items: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Number rows of bytes by their content, in order of first appearance; return the first of each number, too."""
-        ...
-
-    def bucket_numbers(self, values: Floats, splitters: Floats, numbers: NDArray[np.int32]) -> None:
-        """Write for each value how many of the splitters, which never fall, are not above it; NaN is above all."""
-        ...
-
-    def group_sizes(self, numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
-        """Count the numbers of each group; refuse one that is not among them."""
-        ...
-
-    def place(
-        self, words: NDArray[Any], numbers: NDArray[np.int32], starts: NDArray[np.int64], to: NDArray[Any]
-    ) -> None:
-        """Put words of eight bytes, in their order, where their groups start."""
-        ...
-
-    def running_totals(self, sizes: NDArray[Any], first: int, ends: NDArray[np.int64]) -> None:
-        """Write where rows of these sizes end, the first of which starts at ``first``."""
-        ...
-
-    def holds(
-        self,
-        pointers: NDArray[np.int64],
-        members: Columns,
-        columns: NDArray[np.int64],
-        flags: NDArray[np.bool_],
-        counts: NDArray[np.int64] | None,
-    ) -> None:
-        """Flag the rows that hold a column; members of row i stand from ``pointers[i]`` on.
-
-        ``counts``, (columns, sizes, 2), where it is there: add the rows of each column, size, and whether they hold it.
-        """
-        ...
-
-    def project(self, matrix: Floats, vector: Floats, to: Floats) -> None:
-        """Write the product of every row with a vector; terms are added feature by feature."""
-        ...
-
-    def repeated(self, pointers: NDArray[np.int64], members: NDArray[np.int32], n_classes: int) -> int:
-        """Return the first row that holds a label twice, or -1; members are positions in the classes."""
-        ...
-
     def softmax(self, logits: NDArray[np.generic], probabilities: Floats) -> None:
         """Write the probabilities of a block of logits, float32 or float64, as :mod:`aptset.kernels.softmax` says."""
-        ...
-
-    def ratios(
-        self, numerators: NDArray[np.int64], denominators: NDArray[np.int64]
-    ) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return ratios rounded as :mod:`aptset.kernels.counting` says, and which of them are too close to call."""
         ...
 
     def p_value_table(self, n: int, counts: NDArray[Any]) -> Floats:
         """Return a table of the p-values of counts 0 .. n among n scores that is right at these counts at least.
 
         :mod:`aptset.kernels.p_value_rounding` says how they are rounded.
-        """
-        ...
-
-    def least_mean(self, position: Floats, covered: NDArray[np.uint8], least: int) -> Fraction:
-        """Return the least mean over slabs with at least ``least`` points; positions are sorted."""
-        ...
-
-    def least_mean_bounds(
-        self, matrix: Floats, vectors: Floats, covered: NDArray[np.uint8], least: int, known: Fraction, n_bins: int
-    ) -> Floats:
-        """Return for each direction a mean that none of its slabs falls below; 0 says nothing.
-
-        Of a direction whose slabs all lie above a mean that is known from another one, it may be anything above that.
-        Points are counted in so many bins: more of them tell more, and take longer. Projections are finite.
         """
         ...

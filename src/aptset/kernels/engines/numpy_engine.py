@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from aptset.kernels import blocks
 from aptset.kernels.engines.interface import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Members, columns_in
 from aptset.kernels.formula import Floats, Places, Weights, mass_score, zero_score
-from aptset.kernels.p_value_rounding import by_decimals, by_pairs
+from aptset.kernels.p_value_rounding import by_decimals
 from aptset.kernels.rowhash import (
     GOLDEN,
     Words,
@@ -25,7 +24,6 @@ from aptset.kernels.rowhash import (
     ties,
     uniforms,
 )
-from aptset.kernels.slabs import least_mean_by_rounds
 from aptset.kernels.softmax import softmax
 
 if TYPE_CHECKING:
@@ -162,14 +160,12 @@ def _top_two(mass: Floats, weights: Weights) -> tuple[Floats, Floats]:
     return top, second
 
 
-_ROWS_AT_ONCE = 4096
-
-
 @dataclass(frozen=True)
 class NumpyEngine:
     """Loops in numpy; the only ones that also take any function of places."""
 
     name: str = "numpy"
+    loops: ClassVar[None] = None
 
     @property
     def for_functions(self) -> NumpyEngine:
@@ -211,7 +207,8 @@ class NumpyEngine:
     def mask(self, rows: Rows, thresholds: Floats, min_size: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
         """Flag the members."""
         order, scores, bad = order_and_scores(rows, noted)
-        np.put_along_axis(flags, order, filled(scores <= thresholds, min_size), axis=1)
+        at = thresholds if thresholds.shape[1] == 1 else thresholds[0][order]
+        np.put_along_axis(flags, order, filled(scores <= at, min_size), axis=1)
         return bad
 
     def cut_by_label(
@@ -223,15 +220,7 @@ class NumpyEngine:
         sizes[:] = inside.sum(axis=1)
         return bad, order[inside].astype(np.int32)
 
-    def mask_by_label(
-        self, rows: Rows, thresholds: Floats, min_size: int, flags: NDArray[np.bool_], noted: Words | None
-    ) -> int:
-        """Flag the members at a threshold for every column."""
-        order, scores, bad = order_and_scores(rows, noted)
-        np.put_along_axis(flags, order, filled(scores <= thresholds[order], min_size), axis=1)
-        return bad
-
-    def cut_by_cell(self, rows: Rows, of_levels: list[Floats], min_size: int) -> tuple[int, list[Members]]:
+    def cut_by_cell(self, rows: Rows, of_levels: Floats, min_size: int) -> tuple[int, list[Members]]:
         """Return the members at a threshold for every cell."""
         order, scores, bad = order_and_scores(rows)
         members = []
@@ -286,105 +275,14 @@ class NumpyEngine:
         place = (block[rows].astype(np.uint64) + blocks_before) * np.uint64(BLOCK_ROWS) + number[rows]
         return Copies(rows, mix(seeds[rows] + mix(place * np.uint64(2) + np.uint64(side) + np.uint64(GOLDEN))))
 
-    def beginnings(
-        self,
-        members: NDArray[np.int32],
-        longest: NDArray[np.int32],
-        sizes: NDArray[np.int32],
-        taken: NDArray[np.int32],
-    ) -> None:
-        """Take the first members of each row."""
-        starts = np.cumsum(longest, dtype=np.int64) - longest
-        ends = np.cumsum(sizes, dtype=np.int64)
-        taken[:] = members[np.arange(len(taken)) + np.repeat(starts - (ends - sizes), sizes)]
-
-    def codes(self, items: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Sort the rows, and number them by their first appearance."""
-        whole = np.ascontiguousarray(items).view([("", np.uint8)] * items.shape[1]).ravel()
-        _, first, which = np.unique(whole, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        number = np.empty(len(first), dtype=np.int32)
-        number[order] = np.arange(len(first))
-        return number[which.ravel()], first[order].astype(np.int64)
-
-    def bucket_numbers(self, values: Floats, splitters: Floats, numbers: NDArray[np.int32]) -> None:
-        """Search the splitters."""
-        numbers[:] = np.searchsorted(splitters, values, side="right")
-
-    def group_sizes(self, numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
-        """Count."""
-        if len(numbers) and (numbers.min() < 0 or numbers.max() >= n_groups):
-            raise ValueError("numbers of groups must be below their count")
-        return np.bincount(numbers, minlength=n_groups).astype(np.int64)
-
-    def place(
-        self, words: NDArray[Any], numbers: NDArray[np.int32], starts: NDArray[np.int64], to: NDArray[Any]
-    ) -> None:
-        """Sort the words by their groups, and move each group to its start."""
-        order = np.argsort(numbers, kind="stable")
-        sizes = np.bincount(numbers, minlength=len(starts))
-        to[np.arange(len(words)) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)] = words[order]
-
-    def running_totals(self, sizes: NDArray[Any], first: int, ends: NDArray[np.int64]) -> None:
-        """Add up."""
-        np.cumsum(sizes, dtype=np.int64, out=ends)
-        ends += first
-
-    def holds(
-        self,
-        pointers: NDArray[np.int64],
-        members: Columns,
-        columns: NDArray[np.int64],
-        flags: NDArray[np.bool_],
-        counts: NDArray[np.int64] | None,
-    ) -> None:
-        """Compare, and add up along the members."""
-        sizes, within = np.diff(pointers), members[pointers[0] : pointers[-1]]
-        hits = np.concatenate([[0], np.cumsum(within == np.repeat(columns, sizes))])
-        flags[:] = np.diff(hits[pointers - pointers[0]]) > 0
-        if counts is not None:
-            known = columns >= 0
-            np.add.at(counts, (columns[known], sizes[known], flags[known].astype(np.intp)), 1)
-
-    def project(self, matrix: Floats, vector: Floats, to: Floats) -> None:
-        """Add feature by feature, some rows at a time, which stay in the cache."""
-        to[:] = 0.0
-        for start in range(0, len(matrix), _ROWS_AT_ONCE):
-            for column, weight in zip(matrix[start : start + _ROWS_AT_ONCE].T, vector, strict=True):
-                to[start : start + _ROWS_AT_ONCE] += weight * column
-
-    def repeated(self, pointers: NDArray[np.int64], members: NDArray[np.int32], n_classes: int) -> int:
-        """Sort the labels of each row."""
-        row = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
-        pairs = np.sort(row * n_classes + members[pointers[0] : pointers[-1]])
-        twice = np.flatnonzero(pairs[1:] == pairs[:-1])
-        return int(pairs[twice[0]] // n_classes) if len(twice) else -1
-
     def softmax(self, logits: NDArray[np.generic], probabilities: Floats) -> None:
         """Exponentiate and divide."""
         with np.errstate(all="ignore"):
             probabilities[:] = softmax(logits.astype(np.float64))
 
-    def ratios(
-        self, numerators: NDArray[np.int64], denominators: NDArray[np.int64]
-    ) -> tuple[Floats, NDArray[np.bool_]]:
-        """Divide whole arrays."""
-        with np.errstate(all="ignore"):  # what is odd is worked out again
-            return by_pairs(numerators, denominators)
-
     def p_value_table(self, n: int, counts: NDArray[Any]) -> Floats:
         """Return a table that is right at these counts: a decimal for each of them."""
         return by_decimals(n, np.flatnonzero(np.bincount(counts.ravel(), minlength=n + 1)))
-
-    def least_mean(self, position: Floats, covered: NDArray[np.uint8], least: int) -> Fraction:
-        """Return the least mean of a slab."""
-        return least_mean_by_rounds(position, covered, least)
-
-    def least_mean_bounds(
-        self, matrix: Floats, vectors: Floats, covered: NDArray[np.uint8], least: int, known: Fraction, n_bins: int
-    ) -> Floats:
-        """Say nothing."""
-        return np.zeros(len(vectors))
 
 
 def filled(inside: NDArray[np.bool_], min_size: int) -> NDArray[np.bool_]:
