@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
-from math import ldexp, log
+from math import exp, inf, ldexp, log
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.core.store import Tensors
 from aptset.kernels.counting import rank_at
 from aptset.kernels.formula import Floats
 
@@ -55,6 +56,16 @@ class Urns:
         self.first: Counts = np.array(places, dtype=np.int64)
         self.rows, self.misses, self.unknown = (np.zeros_like(self.n) for _ in range(3))
         self.nowhere, self.n_unknown = 0, 0
+
+    def counts(self) -> Counts:
+        """Return what a file keeps of each group: n, rows, misses and rows without labels."""
+        return np.column_stack([self.n, self.rows, self.misses, self.unknown])
+
+    def restore(self, counts: Counts, nowhere: int) -> None:
+        """Go on from counts that were kept."""
+        for own, kept in zip((self.rows, self.misses, self.unknown), counts.T[1:], strict=True):
+            own[:] = kept
+        self.nowhere, self.n_unknown = nowhere, nowhere + sum(self.unknown.tolist())
 
     @property
     def expected(self) -> dict[Any, float]:
@@ -172,6 +183,7 @@ _HIGHEST_RATE = 0.95
 _HIGHEST_ODDS = 2.0**10  # a block of wins stays a number
 _FAR = 300  # stakes beyond 2 to this power are scaled
 _AT_ONCE = 128  # blocks: what fits into a cache
+_MOST_POINTS = 4096  # of the path that are kept
 
 
 class Evidence(NamedTuple):
@@ -189,6 +201,16 @@ class Capital:
     stakes: list[float] = field(default_factory=lambda: [0.0] * len(TIMES))
     won: list[float] = field(default_factory=lambda: [1.0] * len(TIMES))
     exponent: int = 0  # stakes stand for these times 2^300 to this power; what is kept stands for itself
+
+    def numbers(self) -> list[float]:
+        """Return what a file keeps beside the exponent."""
+        return [self.kept, *self.stakes, *self.won]
+
+    @classmethod
+    def of_numbers(cls, numbers: list[float], exponent: int) -> Capital:
+        """Return capital that was kept."""
+        kept, *bets = numbers
+        return cls(kept, bets[: len(TIMES)], bets[len(TIMES) :], exponent)
 
     @property
     def evidence(self) -> Evidence:
@@ -266,6 +288,50 @@ class Capital:
         self.kept -= released
 
 
+@dataclass
+class Trail:
+    """Evidence at no more than so many rows, every other point goes when there are too many; and its peak of all."""
+
+    every: int = 1
+    points: list[tuple[int, float, int]] = field(default_factory=list)
+    log_peak: float = 0.0
+
+    def tensors(self) -> Tensors:
+        """Return what a file keeps beside the step."""
+        return {"peak": np.array([self.log_peak]), "path": np.array(self.points, dtype=np.float64).reshape(-1, 3)}
+
+    @classmethod
+    def of_tensors(cls, every: int, tensors: Tensors) -> Trail:
+        """Return a trail that was kept."""
+        points = [(int(row), evidence, int(misses)) for row, evidence, misses in tensors["path"].tolist()]
+        return cls(every, points, float(tensors["peak"][0]))
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return the rows, the evidence after each, and the misses up to it."""
+        rows, logs, misses = (
+            (list(column) for column in zip(*self.points, strict=True)) if self.points else ([], [], [])
+        )
+        return {"row": rows, "evidence": [exp(min(log, 700.0)) for log in logs], "misses": misses}
+
+    def add(self, row: int, evidence: Evidence, misses: Counts) -> None:
+        """Keep the points that are kept among rows from ``row`` on, counted from 1; misses are those up to each."""
+        at = -row % self.every
+        while at < len(misses):
+            number, exponent = float(evidence.numbers[at]), int(evidence.exponents[at])
+            self._keep(row + at, log_of(number, exponent), int(misses[at]))
+            at += self.every - (row + at) % self.every  # which may have grown
+        last = 0
+        for stop in [*(np.flatnonzero(np.diff(evidence.exponents)) + 1).tolist(), len(misses)]:  # of one exponent each
+            highest, exponent = float(evidence.numbers[last:stop].max()), int(evidence.exponents[last])
+            self.log_peak, last = max(self.log_peak, log_of(highest, exponent)), stop
+
+    def _keep(self, row: int, log_evidence: float, misses: int) -> None:
+        self.points.append((row, log_evidence, misses))
+        if len(self.points) > _MOST_POINTS:
+            self.every *= 2
+            self.points = [point for point in self.points if point[0] % self.every == 0]
+
+
 def _odds(expected: Expected, is_miss: NDArray[np.bool_], alpha: float) -> Floats:
     """Return by how much each row multiplies what each bettor has; 1 where no miss is expected, as nothing is bet.
 
@@ -301,3 +367,13 @@ def log_of(number: float, exponent: int) -> float:
 def reaches(evidence: Evidence, alarm: float) -> NDArray[np.bool_]:
     """Tell after which rows the capital is at least so much."""
     return np.asarray(evidence.numbers >= np.ldexp(alarm, -_FAR * evidence.exponents))
+
+
+def exp_of(log_evidence: float) -> float:
+    """Return what a logarithm stands for, infinity where no float does."""
+    return exp(log_evidence) if log_evidence < 700 else inf
+
+
+def in_words(log_evidence: float) -> str:
+    """Return evidence in three digits, or as a power of e."""
+    return f"{exp(log_evidence):.3g}" if log_evidence < 200 else f"e^{log_evidence:.0f}"

@@ -10,9 +10,7 @@ come, in :mod:`aptset.metrics.waiting`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
-from math import exp, inf
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,52 +20,13 @@ from numpy.typing import ArrayLike, NDArray
 from aptset.core import validate
 from aptset.core.store import stored_fraction, write
 from aptset.core.tables import Display, plain_list
-from aptset.core.validate import number
 from aptset.kernels.counting import size_needed
-from aptset.metrics.betting import Capital, Evidence, Rate, Urns, at_rates, joined, log_of, reaches
-from aptset.metrics.monitor_checks import (
-    MISSED,
-    STORE,
-    UNKNOWN,
-    check_alarm,
-    check_mature,
-    check_monitored_sizes,
-    check_outcomes,
-    check_row_groups,
-    check_storable_groups,
-    mature_of,
-    refuse_impossible_misses,
-)
-from aptset.metrics.waiting import Waiting
+from aptset.metrics import betting
+from aptset.metrics.betting import Capital, Trail, Urns
+from aptset.metrics.monitor_checks import STORE, check_groups, check_monitored_sizes, check_outcomes, check_storable
+from aptset.metrics.waiting import MISSED, UNKNOWN, Waiting, check_mature, mature_of
 
-_MOST_POINTS = 4096  # of the path that are kept
-
-
-@dataclass
-class Trail:
-    """Evidence at no more than so many rows, every other point goes when there are too many; and its peak of all."""
-
-    every: int = 1
-    points: list[tuple[int, float, int]] = field(default_factory=list)
-    log_peak: float = 0.0
-
-    def add(self, row: int, evidence: Evidence, misses: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
-        """Keep the points that are kept among rows from ``row`` on, counted from 1; misses are those up to each."""
-        at = -row % self.every
-        while at < len(misses):
-            number, exponent = float(evidence.numbers[at]), int(evidence.exponents[at])
-            self._keep(row + at, log_of(number, exponent), int(misses[at]))
-            at += self.every - (row + at) % self.every  # which may have grown
-        last = 0
-        for stop in [*(np.flatnonzero(np.diff(evidence.exponents)) + 1).tolist(), len(misses)]:  # of one exponent each
-            highest, exponent = float(evidence.numbers[last:stop].max()), int(evidence.exponents[last])
-            self.log_peak, last = max(self.log_peak, log_of(highest, exponent)), stop
-
-    def _keep(self, row: int, log_evidence: float, misses: int) -> None:
-        self.points.append((row, log_evidence, misses))
-        if len(self.points) > _MOST_POINTS:
-            self.every *= 2
-            self.points = [point for point in self.points if point[0] % self.every == 0]
+_ALARM = "a number above 1; with 100, which is usual, at most 1 of 100 deployments ever has a false alarm"
 
 
 def rows_to_monitor(alpha: float) -> int:
@@ -149,13 +108,12 @@ class CoverageMonitor:
         *,
         mature: int | timedelta | None = None,
     ) -> None:
-        self._level, self.alarm = validate.alpha(alpha), check_alarm(alarm)
+        self._level = validate.alpha(alpha)
+        self.alarm = validate.number(alarm, "alarm", _ALARM, lambda evidence: evidence > 1)
         self._has_groups = isinstance(n, Mapping)
-        sizes = check_monitored_sizes(n, size_needed(self._level), self.alpha)
-        self._urns = Urns(sizes, self._level)
+        self._urns = Urns(check_monitored_sizes(n, size_needed(self._level), self.alpha), self._level)
         self._capital, self._trail, self._waiting = Capital(), Trail(), Waiting(check_mature(mature))
-        self._rates = None if mature is None else self._urns.steady(self.alarm)
-        self._steady = Capital()
+        self._steady, self._rates = Capital(), None if mature is None else self._urns.steady(self.alarm)
         self.rows, self.misses, self.ignored = 0, 0, 0
         self.alarmed_at: int | None = None
         self._log: dict[str, Any] | None = None  # what the command line notes about the rows it has seen
@@ -169,8 +127,8 @@ class CoverageMonitor:
     def settings(self) -> dict[str, Any]:
         """What the monitor was made with."""
         sizes = dict(zip(self._urns.number_of, self._urns.n.tolist(), strict=True))
-        made_with = {"n": sizes if self._has_groups else sizes[None], "alpha": self.alpha, "alarm": self.alarm}
-        return {**made_with, "mature": self.mature}
+        n = sizes if self._has_groups else sizes[None]
+        return {"n": n, "alpha": self.alpha, "alarm": self.alarm, "mature": self.mature}
 
     @property
     def mature(self) -> int | timedelta | None:
@@ -195,18 +153,20 @@ class CoverageMonitor:
     @property
     def log_evidence(self) -> float:
         """The logarithm of the evidence."""
-        now = self._with_steady(self._capital.evidence, self._steady.evidence)
-        return log_of(float(now.numbers[0]), int(now.exponents[0]))
+        now = self._capital.evidence
+        if self._rates is not None:
+            now = betting.joined(now, self._steady.evidence, self.alarm)
+        return betting.log_of(float(now.numbers[0]), int(now.exponents[0]))
 
     @property
     def evidence(self) -> float:
         """What one unit of capital has become: large where misses are more frequent than the calibration allows."""
-        return _exp(self.log_evidence)
+        return betting.exp_of(self.log_evidence)
 
     @property
     def peak(self) -> float:
         """The largest evidence so far, from 1 on."""
-        return _exp(self._trail.log_peak)
+        return betting.exp_of(self._trail.log_peak)
 
     @property
     def alarmed(self) -> bool:
@@ -221,7 +181,7 @@ class CoverageMonitor:
 
     def update(
         self, covered: ArrayLike | None, groups: Any = None, *, order: Any = None, time: Any = None, now: Any = None
-    ) -> CoverageMonitor:
+    ) -> Self:
         """Take in whether sets held their labels, one row or many.
 
         Parameters
@@ -242,23 +202,23 @@ class CoverageMonitor:
         now : int or date, optional
             The number of the newest prediction, or the time, if none that came says as much: rows mature by it.
         """
-        outcomes = check_outcomes(covered)
         names = None if groups is None else [groups] if np.ndim(covered) == 0 else plain_list(groups)  # type: ignore[arg-type]
-        is_known = outcomes != UNKNOWN
-        numbers = check_row_groups(names, len(outcomes), self._urns.number_of if self._has_groups else None, is_known)
-        refuse_impossible_misses(outcomes == MISSED, numbers, self._urns.first, list(self._urns.number_of))
-        is_plain = order is None and time is None and now is None and not self._waiting.rows and is_known.all()
-        if is_plain and not self._waiting.by_time and self.settled == self._waiting.newest + 1:
+        return self._take(check_outcomes(covered), names, order, time, now)
+
+    def _take(self, outcomes: NDArray[np.int8], names: list[Any] | None, order: Any, time: Any, now: Any) -> Self:
+        """Take in what became of rows: bet on those whose turn it is, and let the others wait."""
+        numbers = check_groups(names, outcomes, self._urns, self._has_groups)
+        is_plain = order is None and time is None and now is None and not self._waiting.rows
+        is_plain = is_plain and not self._waiting.by_time and self.settled == self._waiting.newest + 1
+        if is_plain and UNKNOWN not in outcomes:
             if len(outcomes):
                 self._bet(numbers, outcomes)
             self._waiting.skip(len(outcomes))
             return self
         self.ignored += self._waiting.add(outcomes.tolist(), numbers.tolist(), order, time, now)
         while rows := self._waiting.take():
-            of_groups = (
-                np.array([row.group for row in rows]) if self._has_groups else np.zeros(len(rows), dtype=np.intp)
-            )
-            self._bet(of_groups, np.array([row.outcome for row in rows]))
+            of_groups = np.array([row.group for row in rows])
+            self._bet(of_groups if self._has_groups else 0 * of_groups, np.array([row.outcome for row in rows]))
         return self
 
     def _bet(self, numbers: NDArray[np.intp], outcomes: NDArray[Any]) -> None:
@@ -271,17 +231,14 @@ class CoverageMonitor:
             expected = self._urns.draw(numbers, is_miss, outcomes != UNKNOWN)
             evidence = self._capital.bet(before, expected, is_miss, self.alpha)
         if self._rates is not None:
-            steady = self._steady.bet(before, at_rates(self._rates, numbers), is_miss, self.alpha)
-            evidence = self._with_steady(evidence, steady)
+            steady = self._steady.bet(before, betting.at_rates(self._rates, numbers), is_miss, self.alpha)
+            evidence = betting.joined(evidence, steady, self.alarm)
         self._trail.add(before + 1, evidence, self.misses + np.cumsum(is_miss))
-        alarms = reaches(evidence, self.alarm)
+        alarms = betting.reaches(evidence, self.alarm)
         if self.alarmed_at is None and alarms.any():
             self.alarmed_at = before + 1 + int(alarms.argmax())
         self.rows = before + len(is_miss) - self.unlabelled
         self.misses += int(is_miss.sum())
-
-    def _with_steady(self, evidence: Evidence, steady: Evidence) -> Evidence:
-        return evidence if self._rates is None else joined(evidence, steady, self.alarm)
 
     def path(self, backend: Any = "pandas") -> Any:
         """Return a table of rows, evidence and misses so far; of a long stream some thousands of its rows."""
@@ -289,11 +246,9 @@ class CoverageMonitor:
 
     def plot_data(self) -> Display:
         """Return the figure of the evidence along the rows, with its table."""
-        rows, logs, misses = zip(*self._trail.points, strict=True) if self._trail.points else ((), (), ())
-        evidence = [exp(min(log, 700.0)) for log in logs]
-        columns = {"row": list(rows), "evidence": evidence, "misses": list(misses)}
         title = f"Evidence that misses became more frequent: {'ALARM' if self.alarmed else 'no alarm'}"
-        return Display(columns, "line", title, "rows in the order of prediction", f"evidence (alarm at {self.alarm:g})")
+        along = f"evidence (alarm at {self.alarm:g})"
+        return Display(self._trail.columns(), "line", title, "rows in the order of prediction", along)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the evidence along the rows, and the alarm, into matplotlib axes."""
@@ -304,43 +259,23 @@ class CoverageMonitor:
 
     def evidence_in_words(self) -> str:
         """Return where the evidence stands, and where it was highest."""
-        return f"evidence {_in_words(self.log_evidence)}, {_in_words(self._trail.log_peak)} at its peak"
+        return f"evidence {betting.in_words(self.log_evidence)}, {betting.in_words(self._trail.log_peak)} at its peak"
 
     def sentence(self) -> str:
         """Return what was seen in words."""
-        return " ".join([self._verdict(), *self._doubts()])
+        return " ".join([self._verdict(), *self._waiting.remarks(self.unlabelled, self.ignored)])
 
     def _verdict(self) -> str:
         if self.rows == 0:
             return "No row yet."
-        evidence = self.evidence_in_words()
         share = f"{self.misses:,} of {self.rows:,} rows missed ({self.misses / self.rows:.1%}, alpha is {self.alpha:g})"
-        if self.alarmed:
-            return (
-                f"ALARM at row {self.alarmed_at:,}: {share}, {evidence}. If nothing had changed since calibration, it "
-                f"would ever reach {self.alarm:g} in 1 of {self.alarm:g} cases at most."
-            )
-        return f"No alarm: {share}, {evidence} (alarm at {self.alarm:g})."
-
-    def _doubts(self) -> list[str]:
-        """Return what is to be known about labels that did not come in the order of prediction."""
-        said = []
-        if self.n_waiting and self._waiting.by_time:
-            said.append(f"{self.n_waiting:,} more wait until they are mature.")
-        elif self.n_waiting:
-            said.append(f"{self.n_waiting:,} more wait for earlier ones, prediction {self.settled:,} first.")
-        if self.unlabelled:
-            said.append(
-                f"{self.unlabelled:,} of {self.settled:,} predictions had no label when they were mature: "
-                "they never raise the evidence."
-            )
-        if self.ignored:
-            said.append(f"{self.ignored:,} labels came after their predictions were settled, and were not judged.")
-        if self.ignored and self._waiting.by_time:
-            said.append(
-                "Labels that come later than mature bias the choice of rows: begin a new monitor with a larger mature."
-            )
-        return said
+        said = f"{share}, {self.evidence_in_words()}"
+        if not self.alarmed:
+            return f"No alarm: {said} (alarm at {self.alarm:g})."
+        return (
+            f"ALARM at row {self.alarmed_at:,}: {said}. If nothing had changed since calibration, it would ever reach "
+            f"{self.alarm:g} in 1 of {self.alarm:g} cases at most."
+        )
 
     def __repr__(self) -> str:
         return f"CoverageMonitor(n={self.settings['n']}, alpha={self.alpha:g}): {self.sentence()}"
@@ -348,7 +283,7 @@ class CoverageMonitor:
     def save(self, path: str | Path) -> None:
         """Write the state to a small file, whole or not at all; :meth:`load` goes on from there."""
         urns = self._urns
-        check_storable_groups(list(urns.number_of))
+        check_storable(list(urns.number_of))
         of_queue, waiting = self._waiting.fields()
         facts = {
             "alpha": str(self._level),
@@ -362,14 +297,15 @@ class CoverageMonitor:
             "every": self._trail.every,
             "log": self._log,
         }
+        capitals = (self._capital, self._steady)
         tensors = {
-            "urns": np.column_stack([urns.n, urns.rows, urns.misses, urns.unknown]).astype(np.int64),
-            "capital": np.array([[one.kept, *one.stakes, *one.won] for one in (self._capital, self._steady)]),
-            "exponents": np.array([self._capital.exponent, self._steady.exponent], dtype=np.int64),
-            "peak": np.array([self._trail.log_peak]),
-            "path": np.array(self._trail.points, dtype=np.float64).reshape(-1, 3),
+            "urns": urns.counts(),
+            "capital": np.array([capital.numbers() for capital in capitals]),
+            "exponents": np.array([capital.exponent for capital in capitals], dtype=np.int64),
+            **self._trail.tensors(),
+            **waiting,
         }
-        write(path, self._kind, facts, {**tensors, **waiting})
+        write(path, self._kind, facts, tensors)
 
     @classmethod
     def _made_with(cls, facts: dict[str, Any], sizes: NDArray[np.int64]) -> Self:
@@ -383,22 +319,13 @@ class CoverageMonitor:
         if facts["kind"] != cls._kind:
             raise ValueError(f"{path} must be a {cls._kind}; it is a {facts['kind']}, which another class loads.")
         monitor = cls._made_with(facts, tensors["urns"][:, 0])
-        _, rows, misses, unknown = tensors["urns"].T
-        urns = monitor._urns
-        urns.rows[:], urns.misses[:], urns.unknown[:] = rows, misses, unknown
-        monitor.rows, monitor.misses = sum(rows.tolist()), sum(misses.tolist())
-        urns.nowhere, monitor.ignored = facts["nowhere"], facts["ignored"]
-        urns.n_unknown = facts["nowhere"] + sum(unknown.tolist())
+        monitor._urns.restore(tensors["urns"], facts["nowhere"])
+        monitor.rows, monitor.misses = (sum(counts.tolist()) for counts in (monitor._urns.rows, monitor._urns.misses))
+        monitor.ignored, monitor.alarmed_at, monitor._log = facts["ignored"], facts["alarmed_at"], facts["log"]
         monitor._waiting.restore(monitor.rows + monitor.unlabelled, facts, tensors)
-        of_capital = zip(tensors["capital"].tolist(), tensors["exponents"].tolist(), strict=True)
-        monitor._capital, monitor._steady = (
-            Capital(kept, both[: len(both) // 2], both[len(both) // 2 :], exponent)
-            for (kept, *both), exponent in of_capital
-        )
-        monitor.alarmed_at = facts["alarmed_at"]
-        points = [(int(row), evidence, int(misses)) for row, evidence, misses in tensors["path"].tolist()]
-        monitor._trail = Trail(facts["every"], points, float(tensors["peak"][0]))
-        monitor._log = facts["log"]
+        capitals = zip(tensors["capital"].tolist(), tensors["exponents"].tolist(), strict=True)
+        monitor._capital, monitor._steady = (Capital.of_numbers(*capital) for capital in capitals)
+        monitor._trail = Trail.of_tensors(facts["every"], tensors)
         return monitor
 
 
@@ -433,9 +360,9 @@ class ErrorMonitor(CoverageMonitor):
     _kind = "error_monitor"
 
     def __init__(self, error: float = 0.05, alarm: float = 100.0, *, mature: int | timedelta | None = None) -> None:
-        number(error, "error", "in (0, 1), the share of wrong rows that is allowed", lambda part: 0 < part < 1)
+        validate.share(error, "error", "the share of wrong rows that is allowed")
         super().__init__(size_needed(validate.alpha(error)), error, alarm, mature=mature)
-        self._urns, self._rates = Rate(self._level), None
+        self._urns, self._rates = betting.Rate(self._level), None
 
     @classmethod
     def _made_with(cls, facts: dict[str, Any], sizes: NDArray[np.int64]) -> Self:
@@ -458,30 +385,16 @@ class ErrorMonitor(CoverageMonitor):
 
         The order is that of prediction; ``order``, ``time`` and ``now`` are those of :meth:`CoverageMonitor.update`.
         """
-        outcomes = check_outcomes(wrong, "wrong")  # of which the first is "covered": here "wrong"
-        covered = [None if outcome == UNKNOWN else outcome == MISSED for outcome in outcomes.tolist()]
-        super().update(np.array(covered, dtype=object if None in covered else bool), order=order, time=time, now=now)
-        return self
+        outcomes = check_outcomes(wrong, "wrong")  # True is the first of the outcomes: here it is a miss
+        return self._take(np.where(outcomes == UNKNOWN, outcomes, MISSED - outcomes), None, order, time, now)
 
     def _verdict(self) -> str:
         if self.rows == 0:
             return "No row yet."
         share = f"{self.misses:,} of {self.rows:,} rows acted on were wrong ({self.misses / self.rows:.1%}"
         share += f", allowed are {self.error:g})"
-        evidence = self.evidence_in_words()
-        return (
-            f"ALARM at row {self.alarmed_at:,}: {share}, {evidence}."
-            if self.alarmed
-            else f"No alarm: {share}, {evidence}."
-        )
+        verdict = f"ALARM at row {self.alarmed_at:,}" if self.alarmed else "No alarm"
+        return f"{verdict}: {share}, {self.evidence_in_words()}."
 
     def __repr__(self) -> str:
         return f"ErrorMonitor(error={self.error:g}): {self.sentence()}"
-
-
-def _exp(log_evidence: float) -> float:
-    return exp(log_evidence) if log_evidence < 700 else inf
-
-
-def _in_words(log_evidence: float) -> str:
-    return f"{exp(log_evidence):.3g}" if log_evidence < 200 else f"e^{log_evidence:.0f}"
