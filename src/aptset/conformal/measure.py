@@ -253,8 +253,13 @@ class Thresholds(ABC):
         """Those that were asked for: a level comes again with every batch."""
         return {}
 
-    def place(self, groups: Any, weights: Any, n_rows: int, levels: Sequence[Level]) -> tuple[Ids | None, Whole | None]:
-        """Return the group of each new row and the mass that rows bring; say if samples are too few for the levels."""
+    def place(
+        self, groups: Any, weights: Any, n_rows: int, levels: Sequence[Level], inner: Sequence[Level] | None = None
+    ) -> tuple[Ids | None, Whole | None]:
+        """Return the group of each new row and the mass that rows bring; say if samples are too few for the levels.
+
+        ``inner`` are the input levels at which calibration runs, where they are not the levels that were asked for.
+        """
         for level in levels:
             if not isinstance(level, Fraction):
                 check_level_offered(self, level)
@@ -269,7 +274,7 @@ class Thresholds(ABC):
             importance.warn_of_weights(self, sizes, ids, levels, mass)
         elif levels:
             counted = "samples" if self.clusters is None else self.counted
-            warn_if_too_few(sizes, levels, self.groups, None, self.n_filled, counted)
+            warn_if_too_few(sizes, levels, self.groups, inner, self.n_filled, counted)
         return ids, mass
 
     @property

@@ -29,6 +29,8 @@ def row_seeds(X: Any, key: int) -> Words:
     Equal content gives equal seeds whatever holds it: an array, a sparse matrix and a data frame of the same numbers
     agree, and so do float32 values and their float64 widening.
     """
+    if type(X) is np.ndarray and X.ndim == 2 and X.dtype.kind in "fiub":
+        return hash_rows(X, key)
     if hasattr(X, "tocsr"):
         return _sparse_seeds(X.tocsr(), key)
     if is_table(X):

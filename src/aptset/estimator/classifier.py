@@ -258,9 +258,9 @@ class ConformalClassifier(Answering):
         levels = self._levels(alphas, promises)
         warn_unseen_labels(rule.unseen_label_chance, strictest(alphas))
         samples, values = rule.samples(X_new, groups_new, u_new, ids_new)
-        fitted, sets = fit_and_predict(rule, training, samples, levels, self.allow_empty, self.n_jobs, self.progress)
-        self._keep(fitted)
-        fitted.warn(samples, values, alphas, levels)
+        new, settings = (samples, values), (self.allow_empty, self.n_jobs, self.progress)
+        fitted, sets = fit_and_predict(rule, training, new, levels, *settings)
+        self._keep(fitted).fitted_.placed(*new, alphas, levels)  # which says if calibration samples are too few
         return sets if is_sequence else sets[0]
 
     def save(self, folder: str | Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.calibration.request import p_values_of_one_model, sets_of, sets_of_one_model
 from aptset.conformal.aggregation import Tally, chunks, on_mean_grid
 from aptset.conformal.clusters import promise_about
-from aptset.conformal.importance import Whole, effective_in_words, warn_of_weights
+from aptset.conformal.importance import check_weights, effective_in_words
 from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import Promises, Scheme, is_full
 from aptset.core.groups import Groups, GroupValues
@@ -28,29 +29,16 @@ from aptset.core.randomization import NewU, Randomization, check_first_row, chec
 from aptset.core.row_groups import check_group_values, check_same_kind
 from aptset.core.row_seeds import row_seeds
 from aptset.core.tables import is_table, names_of_columns, without_column
-from aptset.estimator import fitting
 from aptset.estimator.columns import NamedColumns
 from aptset.estimator.decisions import Decisions, confidence_and_u
-from aptset.estimator.fitting import probabilities_of
+from aptset.estimator.fitting import Samples, probabilities_of, take, tally_folds
 from aptset.estimator.leave_one_out import LeftOut, mean_of_left_out, tally_left_out
-from aptset.kernels.formula import Floats
+from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.rowhash import Words
-from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, PREDICTION, find_copies, own_seeds
+from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, PREDICTION, Rows, find_copies, own_seeds
 from aptset.scores import Score
 from aptset.scores.conformity import formula_of
 from aptset.sets import concatenate
-
-
-def check_models_kept(models: Any) -> None:
-    """Refuse to predict after the models were dropped."""
-    if not models:
-        raise NotFittedError("fit_predict_set drops its models to save memory; call fit to predict later.")
-
-
-def check_some_rows(n_rows: int) -> None:
-    """Refuse an X without rows."""
-    if n_rows == 0:
-        raise ValueError("X must have at least one row; got n_samples=0.")
 
 
 @dataclass(frozen=True)
@@ -70,17 +58,19 @@ class Rule:
     columns: NamedColumns = field(default_factory=NamedColumns)  # of the frame that came to fit
     training_rows: tuple[int, int] | None = None  # of the models: the fewest and the most; None if it is not known
 
+    @cached_property
+    def formula(self) -> Formula:
+        """The score as the loops take it."""
+        return formula_of(self.score)
+
     def features(self, X: Any) -> Any:
         """Return X as models see it: the columns of ``fit`` in their order, and no others, such as that of clusters."""
         column = self.cluster_column
-        if column is not None and not self.columns.names and is_table(X) and column in names_of_columns(X):
+        if self.columns.names:
+            return self.columns.only(self.columns.in_front(X))
+        if column is not None and is_table(X) and column in names_of_columns(X):
             return without_column(X, column)
-        return self.columns.only(self.columns.in_front(X))
-
-    @property
-    def randomized(self) -> bool:
-        """Whether u is drawn or 1 everywhere."""
-        return self.chance.randomized
+        return X
 
     def samples(
         self,
@@ -90,46 +80,57 @@ class Rule:
         ids: Any = None,
         first_row: int = 0,
         is_whole: bool = True,
-    ) -> tuple[fitting.Samples, GroupValues | None]:
+    ) -> tuple[Samples, GroupValues | None]:
         """Return what the scores of new rows depend on, and the group of each row where groups belong to rows.
 
         Rows may be a piece of a longer table that starts at ``first_row``; copies depend on where they stand.
         """
-        given = self.columns.in_front(X)  # with columns that no model sees: of ids, or of groups
-        (X,) = indexable(self.features(given))
+        given, values = X, None  # with columns that no model sees: of ids, or of groups
+        if self.columns.names:
+            given = self.columns.in_front(X)
+            X = self.columns.only(given)
+        elif self.cluster_column is not None:
+            X = self.features(X)
+        (X,) = indexable(X)
         n = _num_samples(X)
-        check_some_rows(n)
-        start = check_first_row(first_row, BLOCK_ROWS)
-        draw = self.chance.predicts(u, column_or_values(ids, given), n, self.key, is_whole)
+        if n == 0:
+            raise ValueError("X must have at least one row; got n_samples=0.")
+        start = first_row and check_first_row(first_row, BLOCK_ROWS)
+        named = ids if ids is None else column_or_values(ids, given)
+        draw = self.chance.predicts(u, named, n, self.key, is_whole)
         seeds = own_seeds(row_seeds(X, self.key), PREDICTION, start) if draw.seeds is None else draw.seeds
-        values = check_group_values(self.group_setting, passed_groups, given, n, self.groups)
-        check_same_kind(self.groups.kind, values)
-        return self._samples(X, values, seeds, draw.u).weighed_by(self.weighing), values
+        if self.groups.kind != "all" or self.group_setting is not None or passed_groups is not None:
+            values = check_group_values(self.group_setting, passed_groups, given, n, self.groups)
+            check_same_kind(self.groups.kind, values)
+        return self._samples(X, values, seeds, draw.u), values
 
     def calibration_samples(
         self, X: Any, values: GroupValues | None, u: ArrayLike | None, ids: Any
-    ) -> tuple[fitting.Samples, Rule]:
+    ) -> tuple[Samples, Rule]:
         """Return what the scores of training rows depend on, and the rule that knows how many of them are copies."""
         n = _num_samples(X)
         draw = self.chance.calibrates(u, column_or_values(ids, X), n, self.key)
         if draw.seeds is not None:
             rule = replace(self, chance=self.chance.with_copies(*_copies_among_first(X, n, self.key)))
-            return self._samples(X, values, draw.seeds, draw.u).weighed_by(self.weighing), rule
+            return self._samples(X, values, draw.seeds, draw.u), rule
         seeds = row_seeds(X, self.key)
         copies = find_copies(seeds, CALIBRATION)
         seeds[copies.rows] = copies.seeds
         rule = replace(self, chance=self.chance.with_copies(len(copies.rows), n))
-        return self._samples(X, values, seeds, draw.u).weighed_by(self.weighing), rule
+        return self._samples(X, values, seeds, draw.u), rule
 
-    def _samples(self, X: Any, values: GroupValues | None, seeds: Words, u: Floats | None) -> fitting.Samples:
-        return fitting.Samples(X, seeds, u, self.groups.ids(values, len(seeds)), formula_of(self.score), self.key)
+    def _samples(self, X: Any, values: GroupValues | None, seeds: Words, u: Floats | None) -> Samples:
+        """Return rows with their groups, and with the weights that a function of X gives them, if there is one."""
+        weigh, n = self.weighing, len(seeds)
+        weights = None if weigh is None else check_weights(weigh(X), n, "what weights returns")
+        return Samples(X, seeds, u, self.groups.ids(values, n), self.formula, self.key, weights)
 
 
 def _copies_among_first(X: Any, n_rows: int, key: int) -> tuple[int, int]:
     """Return how many of the first rows are copies of others, and of how many; none of rows that cannot be hashed."""
     n_block = min(n_rows, BLOCK_ROWS)
     try:
-        return len(find_copies(row_seeds(fitting.take(X, slice(n_block)), key), CALIBRATION).rows), n_block
+        return len(find_copies(row_seeds(take(X, slice(n_block)), key), CALIBRATION).rows), n_block
     except (TypeError, ValueError):  # such rows have ids because of it
         return 0, n_rows
 
@@ -149,38 +150,34 @@ class Fitted:
 
     def with_models(self) -> Fitted:
         """Return the same, or refuse if the models were dropped."""
-        check_models_kept(self.models)
+        if not self.models:
+            raise NotFittedError("fit_predict_set drops its models to save memory; call fit to predict later.")
         return self
 
-    @property
+    @cached_property
     def has_one_judge(self) -> bool:
         """Whether one model scores all rows, each by itself."""
         return len(self.models) == 1 and not is_full(self.rule.scheme)
 
-    @property
+    @cached_property
     def promises(self) -> Promises:
         """What is promised."""
         return Promises.of(self.rule.scheme, self.held_out)
 
-    def mass(self, samples: fitting.Samples) -> Whole | None:
-        """Return the mass that new samples bring; None where each brings one."""
-        return self.held_out.test_mass(samples.weights, len(samples))
-
-    def warn(
+    def placed(
         self,
-        samples: fitting.Samples,
+        samples: Samples,
         values: GroupValues | None,
-        alphas: list[Level],
-        levels: list[Level],
-    ) -> None:
-        """Say once if calibration samples are too few for some of the new ones."""
-        sizes = self.held_out.resolve_groups(values, len(samples))[1]
-        mass = self.mass(samples)
-        if mass is not None and self.held_out.has_weights:
-            warn_of_weights(self.held_out, sizes, samples.ids, alphas, mass)
-        else:
-            counted = (self.held_out.n_filled, self.held_out.counted)
-            warn_if_too_few(sizes, alphas, self.rule.groups, levels, *counted)
+        alphas: Sequence[Level] = (),
+        levels: Sequence[Level] | None = None,
+    ) -> Samples:
+        """Return new samples with the mass that they bring; say if calibration samples are too few for some of them.
+
+        Without ``alphas`` nothing is said. ``levels`` are the input levels at which calibration runs.
+        """
+        inner = None if levels is alphas else levels
+        _, mass = self.held_out.place(values, samples.weights, len(samples.seeds), alphas, inner)
+        return samples if mass is None else replace(samples, mass=mass)
 
     def in_words(self) -> str:
         """Say how it was calibrated."""
@@ -224,77 +221,71 @@ class Fitted:
         return CrossCalibration(self.held_out, np.arange(judges), *common, chance, allow_empty, scheme=rule.scheme)
 
     def sets(
-        self, samples: fitting.Samples, levels: list[Level], allow_empty: bool, n_jobs: int | None
+        self, samples: Samples, levels: Sequence[Level], allow_empty: bool, n_jobs: int | None
     ) -> list[PredictionSets]:
         """Return the sets at each level, in pieces that keep the memory bounded."""
-        classes, parts = self.rule.classes, []
-        for piece in self._pieces(samples):
-            if self.has_one_judge:
-                rows = piece.under(self.models[0], classes)
-                of_rows = (rows, piece.ids, levels, classes, allow_empty, OF_ESTIMATOR, self.mass(piece))
-                parts.append(sets_of_one_model(self.held_out, *of_rows))
-            else:
-                tally = self.tally(piece, n_jobs)
-                parts.append(
-                    sets_of(tally.sets(self.held_out, piece.ids, levels, allow_empty, self.mass(piece)), classes)
-                )
-        return [concatenate(list(of_level)) for of_level in zip(*parts, strict=True)]
+        pieces = self._pieces(samples)
+        parts = [self._sets(piece, self._said(piece, n_jobs), levels, allow_empty) for piece in pieces]
+        return parts[0] if len(parts) == 1 else [concatenate(list(one)) for one in zip(*parts, strict=True)]
 
-    def p_values(self, samples: fitting.Samples, n_jobs: int | None) -> Floats:
+    def p_values(self, samples: Samples, n_jobs: int | None) -> Floats:
         """Return the p-value of every label."""
-        parts = []
-        for piece in self._pieces(samples):
-            if self.has_one_judge:
-                rows = piece.under(self.models[0], self.rule.classes)
-                of_rows = (rows, piece.ids, OF_ESTIMATOR, self.mass(piece))
-                parts.append(p_values_of_one_model(self.held_out, *of_rows))
-            else:
-                parts.append(self.tally(piece, n_jobs).p_values(self.held_out, piece.ids, self.mass(piece)))
-        return np.concatenate(parts)
+        return np.concatenate([self._p_values(piece, self._said(piece, n_jobs)) for piece in self._pieces(samples)])
 
     def answer(
-        self, samples: fitting.Samples, level: Level, allow_empty: bool, n_jobs: int | None
+        self, samples: Samples, level: Level, allow_empty: bool, n_jobs: int | None
     ) -> tuple[PredictionSets, Floats, NDArray[np.generic]]:
         """Return sets, p-values and probabilities, and ask every model once."""
         parts = []
         for piece in self._pieces(samples):
-            classes, mass = self.rule.classes, self.mass(piece)
-            if self.has_one_judge:
-                rows = piece.under(self.models[0], classes)
-                of_rows = (rows, piece.ids, [level], classes, allow_empty, OF_ESTIMATOR, mass)
-                (sets,) = sets_of_one_model(self.held_out, *of_rows)
-                p_values = p_values_of_one_model(self.held_out, rows, piece.ids, OF_ESTIMATOR, mass)
-                parts.append((sets, p_values, rows.probabilities))
-            else:
-                tally = self.tally(piece, n_jobs)
-                (sets,) = sets_of(tally.sets(self.held_out, piece.ids, [level], allow_empty, mass), classes)
-                parts.append((sets, tally.p_values(self.held_out, piece.ids, mass), tally.mass / len(self.models)))
+            said = self._said(piece, n_jobs)
+            (sets,) = self._sets(piece, said, [level], allow_empty)
+            probabilities = said.probabilities if isinstance(said, Rows) else said.mass / len(self.models)
+            parts.append((sets, self._p_values(piece, said), probabilities))
         of_sets, of_p_values, of_probabilities = zip(*parts, strict=True)
         return concatenate(list(of_sets)), np.concatenate(of_p_values), np.concatenate(of_probabilities)
 
     def act(
-        self, samples: fitting.Samples, threshold: AcceptanceThreshold, level: Level, allow_empty: bool
+        self, samples: Samples, threshold: AcceptanceThreshold, level: Level, allow_empty: bool
     ) -> tuple[NDArray[np.bool_], NDArray[np.int64], PredictionSets]:
         """Return on which guesses to act, the guesses, and the sets of all rows; asks the only model once."""
         parts = []
         for piece in self._pieces(samples):
             rows = piece.under(self.models[0], self.rule.classes)
-            (sets,) = sets_of_one_model(
-                self.held_out, rows, piece.ids, [level], self.rule.classes, allow_empty, OF_ESTIMATOR
-            )
+            (sets,) = self._sets(piece, rows, [level], allow_empty)
             guesses = np.asarray(rows.probabilities.argmax(axis=1), dtype=np.int64)
             parts.append((threshold.above(*confidence_and_u(rows.probabilities, piece.seeds), guesses), guesses, sets))
         act, of_guesses, of_sets = zip(*parts, strict=True)
         return np.concatenate(act), np.concatenate(of_guesses), concatenate(list(of_sets))
 
-    def _pieces(self, samples: fitting.Samples) -> Iterator[fitting.Samples]:
+    def _pieces(self, samples: Samples) -> list[Samples]:
         models_at_once = len(self.models) if self.rule.scheme.combine.holds_all_models else 1
         if isinstance(self.models[0], LeftOut):
             models_at_once = self.models[0].whole.formula.width
-        pieces = chunks(len(samples), len(self.rule.classes) * models_at_once)
-        yield from [samples] if len(pieces) == 1 else map(samples.some, pieces)
+        pieces = chunks(len(samples.seeds), len(self.rule.classes) * models_at_once)
+        return [samples] if len(pieces) == 1 else [samples.some(piece) for piece in pieces]
 
-    def tally(self, samples: fitting.Samples, n_jobs: int | None = None) -> Tally:
+    def _said(self, samples: Samples, n_jobs: int | None) -> Rows | Tally:
+        """Return the probabilities of the only model, or what several models together say."""
+        if self.has_one_judge:
+            return samples.under(self.models[0], self.rule.classes)
+        return self.tally(samples, n_jobs)
+
+    def _sets(
+        self, samples: Samples, said: Rows | Tally, levels: Sequence[Level], allow_empty: bool
+    ) -> list[PredictionSets]:
+        held_out, ids, classes, mass = self.held_out, samples.ids, self.rule.classes, samples.mass
+        if isinstance(said, Rows):
+            return sets_of_one_model(held_out, said, ids, levels, classes, allow_empty, OF_ESTIMATOR, mass)
+        return sets_of(said.sets(held_out, ids, levels, allow_empty, mass), classes)
+
+    def _p_values(self, samples: Samples, said: Rows | Tally) -> Floats:
+        if isinstance(said, Rows):
+            p_values: Floats = p_values_of_one_model(self.held_out, said, samples.ids, OF_ESTIMATOR, samples.mass)
+            return p_values
+        return said.p_values(self.held_out, samples.ids, samples.mass)
+
+    def tally(self, samples: Samples, n_jobs: int | None = None) -> Tally:
         """Return what all models together say about new samples."""
         if is_full(self.rule.scheme):
             full: Tally = self.models[0].model.tally(samples, self.held_out)
@@ -303,7 +294,7 @@ class Fitted:
             of_models = (samples, self.rule.classes, self.rule.scheme.combine)
             return tally_left_out(self.models[0].whole, self.held_out.of_models, *of_models)
         kept = list(zip(self.models, self.held_out.of_models, strict=True))
-        _, tally = fitting.tally_folds(
+        _, tally = tally_folds(
             kept.__getitem__, len(kept), samples, self.rule.classes, self.rule.scheme.combine, n_jobs, prefer="threads"
         )
         return tally
@@ -346,8 +337,7 @@ class SetsOfPieces:
             self._seeds.append(samples.seeds)
         self.rows += len(samples)
         classifier = self._classifier
-        if samples.weights is not None:
-            self._fitted.warn(samples, values, self._alphas, self._levels)
+        samples = self._fitted.placed(samples, values, () if samples.weights is None else self._alphas, self._levels)
         if self._with_confidence:
             _, p_values, probabilities = self._fitted.answer(samples, self._levels[0], True, classifier.n_jobs)
             self.confidence = confidence_of(p_values, probabilities, self._fitted.rule.classes)

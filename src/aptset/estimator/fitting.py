@@ -20,7 +20,7 @@ from sklearn.utils.validation import _check_method_params, _is_arraylike, _num_s
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.clusters import Clusters
 from aptset.conformal.fold_scores import Fold, FoldScores, score_fold, scores_of
-from aptset.conformal.importance import Scale, check_some_weight, check_weights
+from aptset.conformal.importance import Scale, Whole, check_some_weight
 from aptset.conformal.measure import Measure
 from aptset.core.groups import Groups, Ids
 from aptset.core.labels import columns_of, some
@@ -57,27 +57,23 @@ class Samples:
     formula: Formula
     key: int
     weights: Floats | None = None
+    mass: Whole | None = None  # that new rows bring, (rows, 1), or one for all rows; None where each brings one
 
     def __len__(self) -> int:
         return len(self.seeds)
-
-    def weighed_by(self, weighing: Callable[[Any], Any] | None) -> Samples:
-        """Return the samples with the weights that a function of X gives them, if there is one."""
-        if weighing is None:
-            return self
-        return replace(self, weights=check_weights(weighing(self.X), len(self), "what weights returns"))
 
     def some(self, rows: NDArray[np.intp] | slice) -> Samples:
         """Return some of the samples."""
         u = None if self.u is None else self.u[rows]
         ids = None if self.ids is None else self.ids[rows]
         weights = None if self.weights is None else self.weights[rows]
-        return Samples(take(self.X, rows), self.seeds[rows], u, ids, self.formula, self.key, weights)
+        mass = self.mass if self.mass is None or len(self.mass) == 1 else self.mass[rows]
+        return Samples(take(self.X, rows), self.seeds[rows], u, ids, self.formula, self.key, weights, mass)
 
     def stacked(self, n_models: int) -> Samples:
         """Return the samples as often as there are models, without X."""
         u = None if self.u is None else np.tile(self.u, n_models)
-        return replace(self, X=None, seeds=np.tile(self.seeds, n_models), u=u, ids=None, weights=None)
+        return replace(self, X=None, seeds=np.tile(self.seeds, n_models), u=u, ids=None, weights=None, mass=None)
 
     def under(self, model: Any, classes: NDArray[Any]) -> Rows:
         """Return the rows of probabilities that a model gives the samples."""
@@ -88,11 +84,8 @@ class Samples:
         return Rows(probabilities, self.formula, self.key, tolerance_of(probabilities), self.seeds, self.u)
 
 
-def check_model_probabilities(
-    model: Any, probabilities: Any, classes: NDArray[Any]
-) -> tuple[NDArray[np.generic], NDArray[np.int64]]:
-    """Return the matrix of probabilities and the class of each of its columns; refuse what is no such matrix."""
-    matrix = np.asarray(probabilities)
+def check_columns(model: Any, matrix: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the class of each column of probabilities; refuse what is no matrix of them."""
     columns = columns_of(np.asarray(getattr(model, "classes_", ())), classes)
     if (columns < 0).any():
         raise ValueError(
@@ -104,7 +97,7 @@ def check_model_probabilities(
             f"estimator must have classes_ and give one probability per class; {type(model).__name__} gave shape "
             f"{matrix.shape}. Models with several outputs need one ConformalClassifier per output."
         )
-    return matrix, columns
+    return columns
 
 
 def fold_error(error: Exception, fold: int, n_folds: int) -> Exception:
@@ -344,8 +337,11 @@ def _work_on(shared: Shared[Callable[..., Any]], item: Any) -> Any:
 
 def probabilities_of(model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.generic]:
     """Return the model's probabilities with one column per class; a class the model never saw gets zeros."""
-    given, columns = check_model_probabilities(model, model.predict_proba(X), classes)
-    return steady(in_columns(given, columns, classes))
+    given, of_model = np.asarray(model.predict_proba(X)), np.asarray(getattr(model, "classes_", ()))
+    is_whole = of_model.dtype == classes.dtype and np.array_equal(of_model, classes)
+    if is_whole and given.shape[1:] == classes.shape:  # as nearly always
+        return steady(given)
+    return steady(in_columns(given, check_columns(model, given, classes), classes))
 
 
 def aligned(given: NDArray[Any], of_model: Any, classes: NDArray[Any]) -> NDArray[Any]:

@@ -27,7 +27,7 @@ from aptset.conformal.importance import check_weighing, check_weights_of_scheme
 from aptset.conformal.scheme import Promises, Scheme, is_full, opens_ensemble
 from aptset.conformal.schemes.cross import folds_of_splitter
 from aptset.core import validate
-from aptset.core.groups import EVERYONE, Groups, groups_overlap, is_pair
+from aptset.core.groups import EVERYONE, Groups, GroupValues, groups_overlap, is_pair
 from aptset.core.labels import columns_of
 from aptset.core.levels import Level, check_level, strictest
 from aptset.core.matrix import OF_ESTIMATOR, tolerance_of
@@ -368,7 +368,7 @@ def times(n_fits: int, road: str) -> dict[str, Any]:
 def fit_and_predict(
     rule: Rule,
     training: fitting.Training,
-    samples: fitting.Samples,
+    new: tuple[fitting.Samples, GroupValues | None],
     levels: list[Level],
     allow_empty: bool,
     n_jobs: int | None,
@@ -378,11 +378,12 @@ def fit_and_predict(
     n_folds, classes = len(training.folds), rule.classes
     if n_folds == 1 or rule.scheme.combine.holds_all_models:
         fitted = fit(rule, training, n_jobs, progress)
-        return replace(fitted, models=[]), fitted.sets(samples, levels, allow_empty, n_jobs)
+        return replace(fitted, models=[]), fitted.sets(fitted.placed(*new), levels, allow_empty, n_jobs)
     by_formula, road = fit_by_formula(rule, training)
     if by_formula is not None:
-        return replace(by_formula, models=[]), by_formula.sets(samples, levels, allow_empty, n_jobs)
-    folds, tally = fitting.tally_folds(training, n_folds, samples, classes, rule.scheme.combine, n_jobs, progress)
+        return replace(by_formula, models=[]), by_formula.sets(by_formula.placed(*new), levels, allow_empty, n_jobs)
+    folds, tally = fitting.tally_folds(training, n_folds, new[0], classes, rule.scheme.combine, n_jobs, progress)
     fitted = Fitted(rule, training.join(folds), [], fit_times=times(n_folds, road))
-    sets = tally.sets(fitted.held_out, samples.ids, levels, allow_empty, fitted.mass(samples))
+    samples = fitted.placed(*new)
+    sets = tally.sets(fitted.held_out, samples.ids, levels, allow_empty, samples.mass)
     return fitted, sets_of(sets, classes)

@@ -99,8 +99,7 @@ class Answering(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         fitted = self._fitted()
         alphas, is_sequence = self._asked(alpha, assurance)
         levels = self._levels(alphas, fitted.promises)
-        samples, values = fitted.rule.samples(X, groups, u, ids)
-        fitted.warn(samples, values, alphas, levels)
+        samples = fitted.placed(*fitted.rule.samples(X, groups, u, ids), alphas, levels)
         sets = [of_level.named_as(X) for of_level in fitted.sets(samples, levels, self.allow_empty, self.n_jobs)]
         return sets if is_sequence else sets[0]
 
@@ -115,8 +114,7 @@ class Answering(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         the promise at the level t: for the jackknife+ at most 2t, so that twice the value is a p-value.
         """
         fitted = self._fitted()
-        samples, _ = fitted.rule.samples(X, groups, u, ids)
-        return fitted.p_values(samples, self.n_jobs)
+        return fitted.p_values(fitted.placed(*fitted.rule.samples(X, groups, u, ids)), self.n_jobs)
 
     def sets_and_p_values(
         self,
@@ -166,7 +164,7 @@ class Answering(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         (array([0, 0]), array([ True,  True]))
         """
         fitted = self._fitted()
-        samples, _ = fitted.rule.samples(X, groups, u, ids)
+        samples = fitted.placed(*fitted.rule.samples(X, groups, u, ids))
         _, p_values, probabilities = fitted.answer(samples, Fraction(1, 2), True, self.n_jobs)
         return confidence_of(p_values, probabilities, self.classes_)
 
@@ -175,8 +173,7 @@ class Answering(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
     ) -> tuple[PredictionSets, Floats, NDArray[np.generic]]:
         fitted, asked = self._fitted(), self._asked_one(alpha, assurance)
         (level,) = self._levels([asked], fitted.promises)
-        samples, values = fitted.rule.samples(X, groups, u, ids)
-        fitted.warn(samples, values, [asked], [level])
+        samples = fitted.placed(*fitted.rule.samples(X, groups, u, ids), [asked], [level])
         sets, p_values, probabilities = fitted.answer(samples, level, self.allow_empty, self.n_jobs)
         return sets.named_as(X), p_values, probabilities
 
@@ -273,7 +270,7 @@ class Answering(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         of_asked = replace(fitted, held_out=decisions.of_asked(threshold, fitted.rule.groups))
         act, guesses, sets = of_asked.act(samples, threshold, level, self.allow_empty)
         if not act.all():
-            of_asked.warn(samples, values, [asked], [level])
+            of_asked.placed(samples, values, [asked], [level])  # which says if these rows are too few
         guess = self.classes_[guesses].tolist()
         several = [[one] if acted else row.tolist() for one, acted, row in zip(guess, act, sets, strict=True)]
         library = backend or library_of(X) or "pandas"
@@ -398,11 +395,12 @@ class Answering(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         return check_level(self.alpha if alpha is None else alpha, sure)
 
     def _levels(self, alphas: list[Level], promises: Promises) -> list[Level]:
-        level = validate.one_of(self.level, ("nominal", "guaranteed"), "level")
         for asked in alphas:
-            promises.check_assurance(asked)
-        if level == "nominal":
+            if isinstance(asked, CellLevel):
+                promises.check_assurance(asked)
+        if self.level == "nominal":
             return alphas
+        validate.one_of(self.level, ("nominal", "guaranteed"), "level")
         refuse_guaranteed(promises.is_weighted)
         if promises.has_clusters:
             refuse_guaranteed_clusters()
@@ -410,6 +408,7 @@ class Answering(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         return [asked.mapped(change) if isinstance(asked, CellLevel) else change(asked) for asked in alphas]
 
     def _fitted(self) -> Fitted:
-        check_is_fitted(self)
-        fitted: Fitted = self.fitted_.with_models()
-        return fitted
+        if not hasattr(self, "fitted_"):
+            check_is_fitted(self)  # which says so
+        fitted: Fitted = self.fitted_
+        return fitted if fitted.models else fitted.with_models()

@@ -243,9 +243,13 @@ def hash_rows(values: NDArray[np.generic], key: int) -> Words:
     step = max(1, blocks.BLOCK_CELLS * (blocks.READ_IN_PLACE if in_place else 1) // max(1, values.shape[1]))
 
     def work(start: int, stop: int) -> None:
-        engines.chosen.hash_rows(blocks.contiguous(values[start:stop]), key, seeds[start:stop])
+        block = values[start:stop]
+        engines.chosen.hash_rows(block if in_place else blocks.contiguous(block), key, seeds[start:stop])
 
-    blocks.over_blocks(len(values), step, work)
+    if len(values) <= step:
+        work(0, len(values))
+    else:
+        blocks.over_blocks(len(values), step, work)
     return seeds
 
 

@@ -74,7 +74,7 @@ def ask(
     on_rows: Callable[[float], None],
 ) -> Answer:
     """Return what a fitted classifier says about rows whose true labels are these columns, -1 for unknown ones."""
-    classes, held_out, ids, mass = fitted.rule.classes, fitted.held_out, samples.ids, fitted.mass(samples)
+    classes, held_out, ids, mass = fitted.rule.classes, fitted.held_out, samples.ids, samples.mass
     if is_full(fitted.rule.scheme):
         tally = fitted.tally(samples)
         on_rows(len(samples))
@@ -292,10 +292,10 @@ def _of_classifier(
 ) -> Evaluation:
     check_new_weights(chance.pop("weights", None), 0, False, "by a classifier, whose weights are a setting of its own")
     held_out = classifier.calibration_.held_out
-    fitted = classifier.fitted_.with_models()
+    fitted = classifier._fitted()
     passed = groups if held_out.groups.kind in ("row", "pair") and fitted.rule.group_setting is None else None
     level, assured = level_of_page(held_out, asked)
-    (samples, _) = fitted.rule.samples(X, passed, **chance)
+    samples = fitted.placed(*fitted.rule.samples(X, passed, **chance))
     levels = [Fraction(str(level)), Fraction(str(_NEARLY_ONE))]
     rule, columns = fitted.rule, known_columns(as_labels(y, "y"), fitted.rule.classes, "y")
     check_length(columns, len(samples), "y")
@@ -313,7 +313,7 @@ def _of_classifier(
     settings["Promise about"] = known + (f"; a new row carries another one in about {unseen:.2%}" if unseen else "")
     of_row = group_of_rows(held_out.groups, columns, samples.ids)
     groups, are_bands = _groups_shown(groups, held_out.groups, of_row)
-    settled = (rule.randomized, classifier.allow_empty, settings, of_row, answer.folds, are_bands or passed is not None)
+    settled = (rule.chance.randomized, classifier.allow_empty, settings, of_row, answer.folds, are_bands or passed is not None)
     origin = _origin(rule.scheme, held_out, *settled)
     seen = X if features is None else features
     sliced = seen if features is not None or can_be_sliced(X, len(sets)) else None

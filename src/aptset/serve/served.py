@@ -357,7 +357,7 @@ class ServedModel:
         if len(fitted.models) > 1:
             return self._answer_of_folds(fitted, samples, levels, rows.p_values)
         classes = fitted.rule.classes
-        under, mass = samples.under(fitted.models[0], classes), fitted.mass(samples)
+        under, mass = samples.under(fitted.models[0], classes), samples.mass
         common = (classes, self.classifier.allow_empty, OF_ESTIMATOR)
         sets = sets_of_one_model(fitted.held_out, under, samples.ids, levels, *common, mass)
         guesses = np.asarray(under.probabilities.argmax(axis=1), dtype=np.int64)
@@ -388,7 +388,7 @@ class ServedModel:
         X = rows.X
         if isinstance(X, np.ndarray) and self._of_arrays is None and self._columns is not None:
             X = pd.DataFrame(X, columns=self._columns)
-        return rule.samples(X, rows.groups, u, by_id)[0]
+        return self.fitted.placed(*rule.samples(X, rows.groups, u, by_id))
 
     def digests(self, rows: RequestRows) -> list[str]:
         """Return what tells the content of a row, and what was asked about it, from any other."""

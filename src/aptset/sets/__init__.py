@@ -235,7 +235,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
 
     def named_as(self, rows: Any) -> PredictionSets:
         """Return the same sets with the names of the rows that they were made for, and the library of their frame."""
-        if library_of(rows) is None or len(rows) != len(self):
+        if type(rows) is np.ndarray or library_of(rows) is None or len(rows) != len(self):
             return self
         lazy = self.__dict__.get("_lazy")
         sets = PredictionSets.trusted(self.indptr, self.indices if lazy is None else lazy, self.classes)
