@@ -313,7 +313,14 @@ def _of_classifier(
     settings["Promise about"] = known + (f"; a new row carries another one in about {unseen:.2%}" if unseen else "")
     of_row = group_of_rows(held_out.groups, columns, samples.ids)
     groups, are_bands = _groups_shown(groups, held_out.groups, of_row)
-    settled = (rule.chance.randomized, classifier.allow_empty, settings, of_row, answer.folds, are_bands or passed is not None)
+    settled = (
+        rule.chance.randomized,
+        classifier.allow_empty,
+        settings,
+        of_row,
+        answer.folds,
+        are_bands or passed is not None,
+    )
     origin = _origin(rule.scheme, held_out, *settled)
     seen = X if features is None else features
     sliced = seen if features is not None or can_be_sliced(X, len(sets)) else None
