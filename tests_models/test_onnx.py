@@ -74,7 +74,7 @@ def calibrate(**settings):
 @pytest.mark.parametrize("score", SCORES)
 def test_no_cell_differs_at_any_level_of_the_optimiser(score, path):
     """A walk of u, groups and types; the full one, 100,000 rows each, is ``python -m benchmarks.onnx_walk``."""
-    for configuration, differing in onnx_walk.walk(2500, [10], list(OPTIMISATIONS), path.parent, [score], timed=False):
+    for configuration, differing in onnx_walk.walk(2500, [10], list(OPTIMISATIONS), path.parent, [score]):
         assert differing == 0, configuration
 
 
@@ -85,6 +85,52 @@ def test_no_cell_differs_of_a_thousand_classes(score, groups, path):
     calibration = calibrated(rows, score, True, groups, generator)
     model = aptset.onnx.export(calibration, path, ALPHAS, dtype="float32")
     assert differing_cells(calibration, [session_of(model)], rows[:300]) == 0
+
+
+# Without an order, rows of many classes are sorted as far as their sets go: rows with short sets, ties and zeros.
+WITHOUT_ORDER = {
+    "plain": {},
+    "labels": {"groups": "label"},
+    "margin": {"conformity": "margin"},
+    "saps, not random": {"conformity": "saps", "randomized": False},
+    "prevalence": {"conformity": aptset.Prevalence({label: label + 1 for label in range(100)})},
+    "never empty": {"allow_empty": False},
+}
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+@pytest.mark.parametrize("option", WITHOUT_ORDER)
+def test_no_cell_differs_without_an_order(option, opset, path):
+    generator = np.random.default_rng(3)
+    rows = onnx_walk.short_rows(2500, 100, "float64", generator)
+    mass = np.cumsum(rows, axis=1)
+    labels = (mass < generator.random((len(rows), 1)) * mass[:, -1:]).sum(axis=1)
+    calibration = aptset.calibrate(rows, labels, classes=np.arange(100), random_state=0, **WITHOUT_ORDER[option])
+    sessions = [session_of(aptset.onnx.export(calibration, path, ALPHAS, order=False, opset=opset))]
+    assert [entry.name for entry in sessions[0].get_outputs()] == ["mask", "sizes", "valid"]
+    for step in (1, 3, 500):
+        assert differing_cells(calibration, sessions, rows[:500], step=step) == 0
+    rows[:2, 0] = np.nan, -1.0
+    mask, sizes, valid = sessions[0].run(None, {"probabilities": rows[:20]})
+    assert np.array_equal(valid, np.arange(20) > 1)
+    assert mask[:, :2].all()
+    assert (sizes[:, :2] == 100).all()
+    assert np.array_equal(mask[1, 2:], calibration.predict_mask(rows[2:20], ALPHAS[1]))
+
+
+def test_few_rows_are_sorted_to_their_end_without_an_order(path):
+    """What the option is for: of peaked rows the branch that sorts all labels is taken by few."""
+    rows = onnx_walk.rows_of("peaked", 2500, 1000, np.random.default_rng(3))
+    calibration = calibrated(rows, "adaptive", True, None, np.random.default_rng(4))
+    is_short = calibration.predict_mask(rows[:300], 0.1).sum(axis=1) < 32
+    assert is_short.mean() > 0.5
+    model = aptset.onnx.export(calibration, path, 0.1, order=False)
+    (last,) = [node for node in model.graph.node if node.op_type == "If"][-1:]
+    condition = helper.make_tensor_value_info(last.input[0], type_code(np.bool_), [])
+    model.graph.output.append(condition)
+    session = session_of(model)
+    is_open = [session.run([condition.name], {"probabilities": row[None]})[0].item() for row in rows[:300]]
+    assert np.array_equal(is_open, ~is_short)
 
 
 # Every option of a calibration that sets depend on: how it is calibrated, exported, asked in Python, and fed.
@@ -299,6 +345,7 @@ def test_wrong_arguments_are_refused_and_nothing_is_written(path):
         (plain, {"dtype": "int8"}, ValueError, "dtype must be one of"),
         (plain, {"opset": 17}, ValueError, "opset must be a whole number from 18"),
         (plain, {"logits": 1}, TypeError, "logits must be True or False"),
+        (plain, {"order": 1}, TypeError, "order must be True or False"),
         (plain, {"model": 3}, TypeError, "model must be an ONNX model"),
         (plain, {"alpha": 1.5}, ValueError, "alpha must be in"),
         (calibrate(clusters=np.arange(N) // 3), {"p_values": True}, ValueError, "p_values must be False"),

@@ -52,6 +52,7 @@ def export(
     logits: bool = False,
     dtype: str = "float64",
     p_values: bool = False,
+    order: bool = True,
     normalize: bool | None = None,
     allow_empty: bool | None = None,
     assurance: float | Assurance | None = None,
@@ -90,6 +91,8 @@ def export(
         Type of the probabilities that come in, where there is no model.
     p_values : bool, default=False
         Also return the p-value of every label, float64, (rows, classes).
+    order : bool, default=True
+        Return the order of the labels. Without it, rows of more than 64 classes are sorted only as far as sets go.
     normalize, allow_empty, assurance
         As in :meth:`Calibration.predict_set`.
     opset : int, default=18
@@ -112,12 +115,13 @@ def export(
     """
     validate.one_of(u, ("content", "input"), "u")
     soft, with_p_values = validate.flag(logits, "logits"), validate.flag(p_values, "p_values")
+    in_order = validate.flag(order, "order")
     asked = _asked(source, alpha, assurance)
     formula = _formula_of(asked.calibration)
     _check_randomness(asked.calibration, u)
     names = _group_names(asked.calibration.held_out)
     host = _host(asked, model, output, soft, dtype, opset)
-    settings = _settings(asked, formula, names, host, soft, normalize, allow_empty, with_p_values)
+    settings = _settings(asked, formula, names, host, soft, normalize, allow_empty, with_p_values, in_order)
     sets, graph = _written(settings, asked, host, u, names)
     finish(host, graph, _outputs(sets, asked), _properties(asked, u, names))
     _warn(asked, u)
@@ -283,6 +287,7 @@ def _settings(
     normalize: bool | None,
     allow_empty: bool | None,
     p_values: bool,
+    order: bool,
 ) -> GraphSettings:
     """Return what is baked into the graph."""
     calibration, held_out = asked.calibration, asked.calibration.held_out
@@ -301,6 +306,7 @@ def _settings(
         search=_search(held_out) if p_values else None,
         cells=np.where(cells < 0, len(held_out.groups.names), cells),
         steady=asked.classifier is not None and host.dtype == np.float64,
+        order=order,
     )
 
 
@@ -341,15 +347,14 @@ def _written(settings: GraphSettings, asked: _Asked, host: Host, u: str, names: 
 def _outputs(sets: Sets, asked: _Asked) -> dict[str, tuple[Value, list[Any]]]:
     """Return the outputs by name, with their shapes."""
     several, n = [len(asked.levels)] if asked.is_sequence else [], len(asked.calibration.classes)
-    outputs: dict[str, tuple[Value, list[Any]]] = {
+    outputs: dict[str, tuple[Value | None, list[Any]]] = {
         "mask": (sets.mask, [*several, "rows", n]),
         "order": (sets.order, ["rows", n]),
         "sizes": (sets.sizes, [*several, "rows"]),
         "valid": (sets.valid, ["rows"]),
+        "p_values": (sets.p_values, ["rows", n]),
     }
-    if sets.p_values is not None:
-        outputs["p_values"] = (sets.p_values, ["rows", n])
-    return outputs
+    return {name: (value, shape) for name, (value, shape) in outputs.items() if value is not None}
 
 
 def _properties(asked: _Asked, u: str, names: list[Any]) -> dict[str, str]:

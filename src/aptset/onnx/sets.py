@@ -26,12 +26,25 @@ from aptset.kernels.formula import (
 from aptset.kernels.rowhash import GOLDEN, column_keys, hash_words, mix, seeds_of, ties, uniforms
 from aptset.kernels.rows import PREDICTION
 from aptset.kernels.softmax import softmax
-from aptset.onnx.tracing import ONNX, Graph, Value, canonical_words, floats_of, looked_up, nearest, where, words_of
+from aptset.onnx.tracing import (
+    ONNX,
+    WIDE,
+    Graph,
+    Value,
+    any_of,
+    canonical_words,
+    floats_of,
+    looked_up,
+    nearest,
+    where,
+    words_of,
+)
 
 Traced = Any  # a Value, or an array where numbers alone decide: the formulas speak of arrays
 
 _GRID = 2.0**51
 _TOO_MUCH = 3.0  # stands for what is no probability: no row with it sums to 1
+SHORT = 32  # labels of a row that are sorted first, where nobody asked for the order
 _DROPPED_BITS = 20  # of probabilities that a classifier asks its model for
 
 
@@ -62,13 +75,21 @@ class GraphSettings:
     search: Search | None = None
     cells: NDArray[np.int64] | None = None  # (groups, 1 or labels), for the search
     steady: bool = False  # whether probabilities are rounded as a classifier rounds those of its model
+    order: bool = True  # whether the order of all labels is an output
+
+    @property
+    def is_short(self) -> bool:
+        """Whether sets can be told from the first labels of a row, if they end among them."""
+        is_asked = self.order or self.search is not None or self.min_size > 0
+        in_order, ends = self.formula.weights is not None, bool(np.isfinite(self.thresholds.max()))
+        return not is_asked and in_order and ends and self.n_classes > WIDE
 
 
 class Sets(NamedTuple):
     """The outputs."""
 
     mask: Value
-    order: Value
+    order: Value | None
     sizes: Value
     valid: Value
     p_values: Value | None
@@ -83,19 +104,33 @@ def sets_of(settings: GraphSettings, given: Traced, u: Traced, groups: Traced, f
     wide = given if given.dtype == np.float64 else given.astype(np.float64)
     values = _probabilities(settings, wide)
     values = where(values >= 0.0, values, _TOO_MUCH)  # what is above 1, or infinite, spoils the sum by itself
-    steps = nearest(values * _GRID)
-    total = steps.sum(axis=1)
-    valid = abs(total - _GRID) <= settings.tolerance * _GRID
-    seeds = _seeds(settings, wide, values, features)
-    drawn: Any = np.ones(1)
+    hashed = _Hashed(settings, wide, values, features)
+    is_uniform, drawn = None, np.ones((1, 1))
     if u is not None:
-        is_uniform = (u >= 0.0) & (u <= 1.0)
-        valid, drawn = valid & is_uniform[:, None], where(is_uniform, u, 0.0)
+        u = u[:, None]
+        is_uniform = _is_within(u, 0.0, 1.0)
+        drawn = where(is_uniform, u, 0.0)
     elif settings.randomized:
-        drawn = uniforms(seeds)
-    order, steps = _in_order(values, seeds, drawn, steps)
-    scores = _in_columns(order, _scores(settings, order, steps, total, drawn[:, None]))
-    return _outputs(settings, scores, order, valid, groups)
+        hashed.seeds = hashed.write_seeds(values.graph)
+        drawn = uniforms(hashed.seeds)
+    if settings.is_short:
+        steps = nearest(values * _GRID)
+        total = steps.sum(axis=1)
+        order, scores = None, _short_scores(settings, values, total, drawn, hashed)
+    else:
+        order, steps = _in_order(values, drawn, hashed)
+        total = steps.sum(axis=1)
+        scores = _in_columns(order, _scores(settings, order, steps, total, drawn))
+    margin = float(np.floor(settings.tolerance * _GRID))
+    valid = _is_within(total, _GRID - margin, _GRID + margin)
+    return _outputs(settings, scores, order, valid if is_uniform is None else valid & is_uniform, groups)
+
+
+def _is_within(values: Traced, low: float, high: float) -> Traced:
+    """Tell which values are within bounds; NaN is not."""
+    graph = values.graph
+    bounds = [graph.constant(bound, np.float64) for bound in (low, high)]
+    return values.equals(graph.value("Clip", values, *bounds, dtype=np.float64, width=values.width))
 
 
 def _probabilities(settings: GraphSettings, wide: Traced) -> Traced:
@@ -123,18 +158,34 @@ def _steady(values: Traced) -> Traced:
     return where(is_probability, floats_of(kept), values)
 
 
-def _seeds(settings: GraphSettings, wide: Traced, values: Traced, features: Traced) -> Traced:
-    """Return the seed of each row: of its content, and of which copy it is in its block of rows."""
-    graph = wide.graph
-    words: Traced
-    if features is not None:
-        words = canonical_words(features if features.dtype == np.float64 else features.astype(np.float64))
-    else:
-        words = canonical_words(wide) if settings.logits else words_of(values)
-    hashes = hash_words(words, column_keys(settings.key, words.width)).sum(axis=1, keepdims=False)
-    seeds: Traced = seeds_of(hashes, settings.key)
-    n_rows = graph.value("Size", seeds, dtype=np.int64)
-    return graph.choose(n_rows > 1, lambda branch: _own_seeds(seeds.within(branch)), seeds)
+@dataclass
+class _Hashed:
+    """What the seeds of rows come from; the seeds themselves, where all rows need them and not only those with ties."""
+
+    settings: GraphSettings
+    wide: Traced
+    values: Traced
+    features: Traced
+    seeds: Traced = None
+
+    def within(self, graph: Graph) -> Traced:
+        """Return the seeds in a branch of the graph."""
+        return self.write_seeds(graph) if self.seeds is None else self.seeds.within(graph)
+
+    def write_seeds(self, graph: Graph) -> Traced:
+        """Return the seed of each row: of its content, and of which copy it is in its block of rows."""
+        words: Traced
+        if self.features is not None:
+            features = self.features.within(graph)
+            words = canonical_words(features if features.dtype == np.float64 else features.astype(np.float64))
+        elif self.settings.logits:
+            words = canonical_words(self.wide.within(graph))
+        else:
+            words = words_of(self.values.within(graph))
+        key = self.settings.key
+        seeds: Traced = seeds_of(hash_words(words, column_keys(key, words.width)).sum(axis=1), key)
+        n_rows = graph.value("Size", seeds, dtype=np.int64)
+        return graph.choose(n_rows > 1, lambda branch: _own_seeds(seeds.within(branch)), seeds)
 
 
 _FLIP = np.uint64(2**63)  # between the order of unsigned words and that of signed ones
@@ -147,6 +198,7 @@ def _own_seeds(seeds: Traced) -> Traced:
     block of rows, is their place less that of its first.
     """
     graph = seeds.graph
+    seeds = graph.value("Squeeze", seeds, graph.constant([1], np.int64), dtype=np.uint64)
     n_rows = graph.value("Shape", seeds, dtype=np.int64)
     in_order, by_seed = graph.add("TopK", seeds.astype(np.int64), n_rows, axis=0, largest=0, outputs=2)
     ordered, order = Value(graph, in_order, np.int64), Value(graph, by_seed, np.int64)
@@ -161,7 +213,7 @@ def _own_seeds(seeds: Traced) -> Traced:
     block_of_row = graph.value("Div", place, shift, dtype=np.int64)
     salt = ((block_of_row * BLOCK_ROWS + number) * 2 + PREDICTION).astype(np.uint64)
     own = mix(seeds + mix(salt + np.uint64(GOLDEN)))
-    return where(number > 0, own.astype(np.int64), seeds.astype(np.int64)).astype(np.uint64)
+    return where(number > 0, own.astype(np.int64), seeds.astype(np.int64)).astype(np.uint64)[:, None]
 
 
 def _numbers(graph: Graph, n_rows: Traced) -> Traced:
@@ -179,46 +231,69 @@ def _previous(values: Traced) -> Traced:
     return graph.value("Concat", first, graph.add("Slice", values, zero, last), axis=0, dtype=values.dtype)
 
 
-def _in_order(values: Traced, seeds: Traced, u: Any, steps: Traced) -> tuple[Traced, Traced]:
+def _in_order(values: Traced, u: Any, hashed: _Hashed) -> tuple[Traced, Traced]:
     """Return the labels of each row, probability downward and equal ones by their keyed tie, and their masses."""
     graph, width = values.graph, values.width
-    ordered, order = _sorted(values, largest=1)
-    has_ties = ordered[:, 1:].equals(ordered[:, : width - 1]).astype(np.int32)
-    any_tie = graph.value("ReduceMax", has_ties, dtype=np.int32, keepdims=0).astype(np.bool_)
+    ordered, order = _sorted(values, width, largest=1)
 
     def by_ties(branch: Graph) -> Traced:
         uniform: Traced = u.within(branch) if isinstance(u, Value) else u
-        breakers = ties(seeds.within(branch), uniform, width) ^ _FLIP
-        _, by_tie = _sorted(breakers.astype(np.int64), largest=0)
-        _, by_value = _sorted(_taken(values.within(branch), by_tie), largest=1)
+        breakers = ties(hashed.within(branch), uniform, width) ^ _FLIP
+        _, by_tie = _sorted(breakers.astype(np.int64), width, largest=0)
+        _, by_value = _sorted(_taken(values.within(branch), by_tie), width, largest=1)
         return _taken(by_tie, by_value)
 
-    order = graph.choose(any_tie, by_ties, order)
-    return order, _taken(steps, order)
+    order = graph.choose(any_of(_are_tied(ordered)), by_ties, order)
+    return order, nearest(ordered * _GRID)  # those of ties are equal
 
 
-def _sorted(values: Traced, largest: int) -> tuple[Traced, Traced]:
-    """Sort each row; of equal values the first stays first, which is a rule of TopK."""
+def _are_tied(ordered: Traced) -> Traced:
+    """Tell which values of each row equal the one before them."""
+    return ordered[:, 1:].equals(ordered[:, : ordered.width - 1])
+
+
+def _sorted(values: Traced, width: int, largest: int) -> tuple[Traced, Traced]:
+    """Sort each row, or begin to; of equal values the first stays first, which is a rule of TopK."""
     graph = values.graph
-    every = graph.constant([values.width], np.int64)
-    ordered, order = graph.add("TopK", values, every, axis=1, largest=largest, outputs=2)
-    return Value(graph, ordered, values.dtype, values.width), Value(graph, order, np.int64, values.width)
+    ordered, order = graph.add("TopK", values, graph.constant([width], np.int64), axis=1, largest=largest, outputs=2)
+    return Value(graph, ordered, values.dtype, width), Value(graph, order, np.int64, width)
 
 
 def _taken(values: Traced, order: Traced) -> Traced:
     return order.graph.value("GatherElements", values, order, axis=1, dtype=values.dtype, width=order.width)
 
 
-def _in_columns(order: Traced, scores: Traced) -> Traced:
-    """Return scores that stand in order of the labels as columns."""
-    return order.graph.value("ScatterElements", scores, order, scores, axis=1, dtype=np.float64, width=order.width)
+def _in_columns(order: Traced, scores: Traced, others: Traced = None) -> Traced:
+    """Return scores that stand in order of the labels as columns; labels that are not there have other ones."""
+    others = scores if others is None else others
+    return order.graph.value("ScatterElements", others, order, scores, axis=1, dtype=np.float64, width=others.width)
+
+
+def _short_scores(settings: GraphSettings, values: Traced, total: Traced, u: Any, hashed: _Hashed) -> Traced:
+    """Return the scores of the first labels of each row as columns, with infinity for the others.
+
+    Scores do not fall along the row: what follows a label that is above every threshold is, too. A batch with a row
+    whose last label is not, or with ties that may change a set, is sorted to its end.
+    """
+    graph = values.graph
+    ordered, order = _sorted(values, SHORT, largest=1)
+    scores = _scores(settings, order, nearest(ordered * _GRID), total, u)
+    may_be_inside = scores <= float(settings.thresholds.max())
+    is_open = (_are_tied(ordered) & may_be_inside[:, : SHORT - 1]) | may_be_inside[:, SHORT - 1 :]
+
+    def to_the_end(branch: Graph) -> Traced:
+        uniform: Traced = u.within(branch) if isinstance(u, Value) else u
+        whole, steps = _in_order(values.within(branch), uniform, hashed)
+        return _in_columns(whole, _scores(settings, whole, steps, total.within(branch), uniform))
+
+    return graph.choose(any_of(is_open), to_the_end, _in_columns(order, scores, values + np.inf))
 
 
 def _scores(settings: GraphSettings, order: Traced, steps: Traced, total: Traced, u: Any) -> Traced:
     """Return the score of every label, in order (``ordered_scores`` of the numpy engine)."""
-    graph, formula, n = steps.graph, settings.formula, settings.n_classes
-    above = graph.value("CumSum", steps, graph.constant(1, np.int64), exclusive=1, dtype=np.float64, width=n)
-    rank = np.arange(1.0, n + 1.0)[None, :]
+    graph, formula, width = steps.graph, settings.formula, steps.width
+    above = graph.value("CumSum", steps, graph.constant(1, np.int64), exclusive=1, dtype=np.float64, width=width)
+    rank = np.arange(1.0, width + 1.0)[None, :]
     weights = formula.weights
     if weights is None:
         assert isinstance(formula.fast, OwnMass)
@@ -228,13 +303,25 @@ def _scores(settings: GraphSettings, order: Traced, steps: Traced, total: Traced
         weights = Weights()
     else:
         scores = mass_score(weights, above, steps, steps[:, 0:1], steps[:, 1:2], total, rank, u, ONNX)
-    if not weights.behind:
+    if not weights.behind or _stays_behind(settings, weights):
         return _spread(scores, steps)
     has_mass = steps > 0.0
+    if _none_behind(settings):
+        return _spread(where(has_mass, scores, np.inf), steps)
     with_mass = has_mass.astype(np.float64).sum(axis=1)
-    zeros = (float(n) - with_mass)._with("Max", 1.0)
+    zeros = (float(settings.n_classes) - with_mass)._with("Max", 1.0)
     behind = zero_score(weights, (rank - 1.0) - with_mass, zeros, rank, u, ONNX)
     return _spread(where(has_mass, scores, behind), steps)
+
+
+def _none_behind(settings: GraphSettings) -> bool:
+    """Tell whether no set holds a label without mass: it scores at least 1, and no threshold reaches that."""
+    return settings.search is None and bool(settings.thresholds.max() < 1.0)
+
+
+def _stays_behind(settings: GraphSettings, w: Weights) -> bool:
+    """Tell whether labels without mass are in no set, and score at least 1 as others do: all mass is above them."""
+    return _none_behind(settings) and w.above == 1.0 and w.top >= 0.0 and w.constant + min(w.u, 0.0) >= 0.0
 
 
 def _spread(scores: Any, steps: Traced) -> Traced:
@@ -251,14 +338,16 @@ def _outputs(settings: GraphSettings, scores: Traced, order: Traced, valid: Trac
         thresholds: Any = of_groups[..., 0, :] if of_groups.ndim == 2 else of_groups[:, :1, :]
     else:
         thresholds = looked_up(of_groups, groups, axis=of_groups.ndim - 2)
-    inside = where(valid, scores, -np.inf) <= thresholds
+    inside = (scores <= thresholds) | ~valid
     if settings.min_size:
         is_first = order[:, 0:1].equals(np.arange(n)[None, :])
         is_empty = ~inside.astype(np.int32).reduced("ReduceMax", -1).astype(np.bool_)
         inside = inside | (is_first & is_empty)
-    sizes = inside.astype(np.int64).reduced("ReduceSum", -1, keepdims=False)
+    kind = np.float32 if n > WIDE else np.int64  # floats are added several at a time
+    sizes = inside.astype(kind).reduced("ReduceSum", -1, keepdims=False)
+    sizes = sizes if n <= WIDE else sizes.astype(np.int64)
     flat = graph.value("Squeeze", valid, graph.constant([1], np.int64), dtype=np.bool_)
-    return Sets(inside, order, sizes, flat, _p_values(settings, scores, valid, groups))
+    return Sets(inside, order if settings.order else None, sizes, flat, _p_values(settings, scores, valid, groups))
 
 
 def _p_values(settings: GraphSettings, scores: Traced, valid: Traced, groups: Traced) -> Traced:

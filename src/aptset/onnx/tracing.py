@@ -15,6 +15,8 @@ from onnx import GraphProto, NodeProto, TensorProto, helper, numpy_helper
 from aptset.kernels.formula import Operations
 
 BITCAST = 26  # the first set of operators that has BitCast
+_REDUCES_FLAGS = 20  # the first one whose ReduceMax takes flags
+WIDE = 64  # classes: what is worth a node more above it
 _DOUBLE, _WORD = np.dtype(np.float64), np.dtype(np.uint64)
 _CODES: dict[Any, int] = {
     np.dtype(kind): helper.np_dtype_to_tensor_dtype(np.dtype(kind))
@@ -124,7 +126,8 @@ class Value:
     def __add__(self, other: Any) -> Any:
         if isinstance(other, Value) and other._negative_of is not None:
             return self - other._negative_of
-        return self if _is(other, 0.0) else self._with("Add", other)
+        is_nothing = _is(other, 0.0) or (isinstance(other, np.ndarray) and _width_of(other) <= self.width)
+        return self if is_nothing and not np.any(other) else self._with("Add", other)
 
     __radd__ = __add__
 
@@ -189,6 +192,8 @@ class Value:
     def __getitem__(self, key: Any) -> Value:
         """Return columns, ``[:, start:stop]``, or one number per row as a column, ``[:, None]``."""
         _, columns = key
+        if columns is None and self.width == 1:
+            return self
         if columns is None:
             return self.graph.value("Unsqueeze", self, self.graph.constant([1], np.int64), dtype=self.dtype, width=1)
         start, stop, _ = columns.indices(self.width)
@@ -205,7 +210,12 @@ class Value:
         return words_of(self)
 
     def sum(self, axis: int, keepdims: bool = True) -> Value:
-        """Return the sum of each row as a product with ones: onnxruntime adds whole numbers there without rounding."""
+        """Return the sum of each row, without rounding: of floats that are multiples of one number, or of words.
+
+        A product with ones adds words; onnxruntime rounds them in ReduceSum.
+        """
+        if self.dtype == _DOUBLE:
+            return self.reduced("ReduceSum", axis, keepdims)
         ones = self.graph.constant(np.ones((self.width, 1) if keepdims else self.width), self.dtype)
         return self.graph.value("MatMul", self, ones, dtype=self.dtype, width=int(keepdims))
 
@@ -275,29 +285,46 @@ def _step(value: Value, term: float, x: Value) -> Any:
 ONNX = Operations(where, _root, _product, _highest, nearest, _power_of_two, _step)
 
 
+def any_of(flags: Value) -> Value:
+    """Tell whether any flag of the batch is set."""
+    graph = flags.graph
+    if graph.opset >= _REDUCES_FLAGS:
+        return graph.value("ReduceMax", flags, dtype=np.bool_, keepdims=0)
+    return graph.value("ReduceMax", flags.astype(np.int32), dtype=np.int32, keepdims=0).astype(np.bool_)
+
+
 def looked_up(table: NDArray[Any], place: Value, axis: int = 0) -> Value:
     """Return the entries of a table at places that are within it."""
     graph = place.graph
     constant = graph.constant(table, table.dtype)
+    if table.ndim == 1 and place.width > WIDE:  # GatherElements is the faster one, and takes one axis from one
+        flat = graph.add("Reshape", place, graph.constant([-1], np.int64))
+        entries = graph.add("GatherElements", constant, flat, axis=0)
+        shape = graph.constant([-1, place.width], np.int64)
+        return graph.value("Reshape", entries, shape, dtype=table.dtype, width=place.width)
     return graph.value("Gather", constant, place, axis=axis, dtype=table.dtype, width=place.width)
 
 
 class _Scales(NamedTuple):
-    """What brings a float64 of each exponent to a whole number of 53 or 54 bits, in two steps that are exact."""
+    """What brings a float64 to a whole number of 53 or 54 bits, in two steps that are exact, by its exponent or one
+    less; entries of negative exponents stand at the end, where a negative index finds them.
+    """
 
     first: NDArray[np.float64]
     second: NDArray[np.float64]
     exponents: NDArray[np.uint64]
 
 
+_LOWEST, _HIGHEST = -1021, 1023  # logarithms to the base of two, cut off towards 0
+
+
 def _scales() -> _Scales:
-    power = 1074.0 - np.arange(2046.0)
-    words = np.arange(2046, dtype=np.uint64) << np.uint64(52)
-    return _Scales(2.0 ** (power // 2), 2.0 ** (power - power // 2), words)
+    place = np.concatenate([np.arange(_HIGHEST + 1), np.arange(_LOWEST, 0)]) - _LOWEST
+    power = 1074.0 - place
+    return _Scales(2.0 ** (power // 2), 2.0 ** (power - power // 2), place.astype(np.uint64) << np.uint64(52))
 
 
-_SLIGHTLY = 1e-9  # far above the error of any logarithm: the exponent is guessed right, or one too low
-_PER_LOG = 1.4426950408889634
+_PER_LOG = 1.4426950408889634 * (1.0 + 1e-12)  # far above the error of any logarithm: the guess is not too high
 
 
 def words_of(values: Value) -> Value:
@@ -309,10 +336,10 @@ def words_of(values: Value) -> Value:
     graph = values.graph
     if graph.opset >= BITCAST:
         return graph.value("BitCast", abs(values), to=type_code(np.uint64), dtype=np.uint64, width=values.width)
-    logarithm = graph.value("Log", values, dtype=_DOUBLE, width=values.width) * _PER_LOG + (1022.0 - _SLIGHTLY)
-    scales = _scales()
-    bounds = [graph.constant(bound, _DOUBLE) for bound in (0.0, len(scales.first) - 1.0)]  # an infinite row is bad
+    logarithm = graph.value("Log", values, dtype=_DOUBLE, width=values.width) * _PER_LOG
+    bounds = [graph.constant(float(bound), _DOUBLE) for bound in (_LOWEST, _HIGHEST)]  # an infinite row is bad
     guess = graph.value("Clip", logarithm, *bounds, dtype=_DOUBLE, width=values.width).astype(np.int64)
+    scales = _scales()
     scaled = (values * looked_up(scales.first, guess)) * looked_up(scales.second, guess)
     whole = scaled.astype(np.uint64)
     lower = whole._with("Min", (whole >> np.uint64(1)) + np.uint64(2**52))
