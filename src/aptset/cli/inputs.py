@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from aptset.cli.options import column_of_groups, printable
-from aptset.core.files import check_exists, check_standard_input, claim, deferred_signals
+from aptset.core.files import check_exists, deferred_signals
 
 _GIVEN: dict[str, str] = {}  # files that were copied to be read, and what the user calls them
 
@@ -246,21 +246,22 @@ _ENDINGS = {
 def as_path(name: str) -> Path:
     """Return a path; "-" is standard input, copied to a temporary file so that it can be read twice.
 
-    The copy goes away when the process ends, by a signal too; what a kill leaves is taken over by the next copy.
+    The copy goes away when the process ends, by a signal too; what a kill leaves lies in the folder for such files.
     """
     if name != "-":
         return check_exists(Path(name))
-    stream = check_standard_input(sys.stdin)
+    if sys.stdin is None or sys.stdin.closed:
+        raise OSError("- must be standard input that is open; it is closed. Pipe data in, or name a file.")
+    stream = sys.stdin.buffer
     start = stream.read(6)
     ending = next((ending for magic, ending in _ENDINGS.items() if start.startswith(magic)), ".csv")
-    folder, user = Path(tempfile.gettempdir()), getattr(os, "geteuid", lambda: 0)()
     with deferred_signals():
-        path, handle = claim(lambda number: folder / f"stdin-{user}-{number}{ending}")
-        atexit.register(path.unlink, missing_ok=True)  # the lock is kept until the process ends
-    with os.fdopen(os.dup(handle), "wb") as file:
+        handle, copy = tempfile.mkstemp(prefix="stdin-", suffix=ending)
+        atexit.register(Path(copy).unlink, missing_ok=True)
+    with os.fdopen(handle, "wb") as file:
         file.write(start)
         shutil.copyfileobj(stream, file)
-    return path
+    return Path(copy)
 
 
 _BY_PREVALENCE = ("pas", "prevalence")

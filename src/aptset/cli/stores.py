@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, FSSpecHandler, LocalFileSystem, PyFileSystem
 
 from aptset.cli.inputs import is_url
-from aptset.core.files import as_utf8, atomic_write, claim, deferred_signals
+from aptset.core.files import as_utf8, atomic_write, deferred_signals
 
 _QUERY = re.compile(r"\?(\w+=[^/]*)$")  # settings of the store; any other question mark belongs to a glob
 _BLOCK = 8 << 20
@@ -276,27 +276,9 @@ def fetch_once(url: str) -> Path:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Give an empty folder that goes afterwards; what a kill left is taken over by the next that needs one."""
-    temporary, user = Path(tempfile.gettempdir()), getattr(os, "geteuid", lambda: 0)()
-    lock = handle = None
-    try:
+    """Give an empty folder that goes afterwards; what a kill leaves lies in the folder for temporary files."""
+    with ExitStack() as stack:
         with deferred_signals():
-            lock, handle = claim(lambda number: temporary / f"aptset-part-{user}-{number}.lock", _empty_folder)
-        yield lock.with_suffix("")
-    finally:
-        if lock is not None and handle is not None:
-            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
-            with suppress(OSError):
-                lock.unlink()
-            os.close(handle)
-
-
-def _empty_folder(lock: Path) -> bool:
-    """Make the folder of a lock anew; False if something stands there that is not ours to remove."""
-    folder = lock.with_suffix("")
-    shutil.rmtree(folder, ignore_errors=True)
-    try:
-        folder.mkdir(mode=0o700)
-    except FileExistsError:
-        return False
-    return True
+            made = tempfile.TemporaryDirectory(prefix="aptset-part-", ignore_cleanup_errors=True)
+            folder = stack.enter_context(made)
+        yield Path(folder)

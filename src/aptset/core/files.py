@@ -8,11 +8,11 @@ import secrets
 import signal
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 
 def check_exists(path: Path) -> Path:
@@ -95,14 +95,6 @@ def _identity(name: str | Path) -> os.stat_result | None:
     return None
 
 
-def check_standard_input(stdin: Any) -> BinaryIO:
-    """Return the bytes of standard input; refuse one that is closed."""
-    if stdin is None or stdin.closed:
-        raise OSError("- must be standard input that is open; it is closed. Pipe data in, or name a file.")
-    stream: BinaryIO = stdin.buffer
-    return stream
-
-
 try:
     import fcntl
 except ImportError:  # Windows: every process then has a name of its own, and nothing is swept
@@ -124,7 +116,7 @@ def atomic_path(path: str | Path, called: str | None = None) -> Iterator[Path]:
     temporary = handle = None
     try:
         with deferred_signals():
-            temporary, handle = claim(lambda number: final.with_name(_temporary_name(called or final.name, number)))
+            temporary, handle = _claim(final, called or final.name)
         yield temporary
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
@@ -167,43 +159,34 @@ def deferred_signals() -> Iterator[None]:
             signal.raise_signal(number)
 
 
-def claim(path_of: Callable[[int | str], Path], prepare: Callable[[Path], bool] | None = None) -> tuple[Path, int]:
-    """Make an empty file that no living process works on, and lock it until its handle is closed.
+def _claim(final: Path, called: str) -> tuple[Path, int]:
+    """Make an empty file beside another that no living process works on, and lock it until its handle is closed.
 
-    Names are tried in turn, so what a killed process left under one of them is taken over, not piled up. ``prepare``
-    gets the locked path and tells whether it will do. Whoever takes all these names on purpose stops nobody: then the
-    name is one that cannot be guessed.
+    Names are tried in turn, so what a killed process left under one of them is taken over, not piled up. Whoever takes
+    all these names on purpose stops nobody: then the name is one that cannot be guessed, as without locks.
     """
-    for number in range(_MOST_NAMES):
-        path = path_of(number)
+    for number in range(_MOST_NAMES if fcntl is not None else 0):
+        path = final.with_name(_temporary_name(called, str(number)))
         try:
             handle = _lock(path)
         except OSError as error:
             if error.filename is not None:  # it cannot be made at all
                 raise OSError(error.errno, f"cannot be written ({error.strerror})", str(path.parent)) from error
             break  # a file system without locks
-        if handle is not None and (prepare is None or prepare(path)):
-            return path, handle
         if handle is not None:
-            path.unlink(missing_ok=True)
-            os.close(handle)
-    path = path_of(secrets.token_hex(8))
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    if prepare is not None and not prepare(path):
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-    return path, handle
+            return path, handle
+    path = final.with_name(_temporary_name(called, secrets.token_hex(8)))
+    return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 def _lock(path: Path) -> int | None:
     """Open and lock a file of ours; None if somebody is at work on it, or if it is somebody else's."""
-    if fcntl is None:
-        raise OSError("no locks")
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
-    except OSError as error:
+    except OSError:
         if path.is_symlink() or path.exists():
             return None
-        raise error
+        raise
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Between opening and locking, its owner may have moved it to where it belongs.
@@ -227,7 +210,7 @@ def _is_spare(status: os.stat_result) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1
 
 
-def _temporary_name(name: str, number: int | str) -> str:
+def _temporary_name(name: str, number: str) -> str:
     """Return a hidden name beside a file; a long name is cut, and told from others by its hash."""
     ending = f".{number}.tmp"
     if len(os.fsencode(name)) + len(ending) + 1 > _LONGEST_NAME:
