@@ -9,7 +9,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
-from aptset.calibration import trials
+from aptset.calibration import tuning
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "scores"
 
@@ -125,7 +125,7 @@ def test_the_classifier_sets_rows_aside(calibration):
 def test_the_classifier_keeps_its_promise(monkeypatch):
     """Covered of m after split calibration on n is Beta-binomial; chi-square of 150 fits, p-value above 1e-6."""
     few = (aptset.Adaptive(), aptset.Homogeneous(), aptset.Rank())
-    monkeypatch.setattr("aptset.calibration.trials.usual_candidates", lambda: few)
+    monkeypatch.setattr("aptset.calibration.tuning.usual_candidates", lambda: few)
     generator = np.random.default_rng(1)
     m, k = 30, aptset.conformal_rank(80, 0.2)
     covered = np.empty(150, dtype=int)
@@ -194,13 +194,13 @@ def softmax(logits):
 
 def test_rows_that_change_while_scores_are_tried_are_refused(monkeypatch):
     """They were good when they were checked; sets of rows that are bad now would decide which score is chosen."""
-    masks = trials.masks
+    masks = tuning.masks
 
     def spoiled(rows, thresholds):
         rows.probabilities[3] = np.nan
         return masks(rows, thresholds)
 
-    monkeypatch.setattr(trials, "masks", spoiled)
+    monkeypatch.setattr(tuning, "masks", spoiled)
     p, y = data()
     with pytest.raises(ValueError, match="must be finite; got nan in row 3"):
         aptset.tune(p, y, candidates=["aps", "lac"], random_state=0)

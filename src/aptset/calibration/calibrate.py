@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.cross_calibration import CrossCalibration
-from aptset.calibration.labelled_rows import LabelledRequest, Scored, score_labels
+from aptset.calibration.labelled_rows import FLAGS, LabelledRequest, score_labels
 from aptset.calibration.request import NAME, make_rows, shape_proxy, stays_on_device
-from aptset.calibration.trials import Tuning
+from aptset.calibration.tuning import Tuning, score_chosen
 from aptset.calibration.weights import EQUAL, ImportanceWeights
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_fold_ids
@@ -139,46 +139,58 @@ def calibrate(
     >>> calibration.scores
     array([0.   , 0.25 , 0.875])
     """
-    may_be_empty = validate.flag(allow_empty, "allow_empty")
     if labels is None or votes is not None:
         refuse_votes_and_labels(labels, votes)
-    tuning = Tuning() if isinstance(conformity, str) and conformity == AUTO else None
-    settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state, first_row, logits)
     equal = weights is None and label_weights is None and prior_correction is False
-    is_plain = equal and tuning is None and classes is None and groups is None and u is None and ids is None
-    is_plain = is_plain and clusters is None and votes is None
-    if is_plain and is_tensor(labels) and is_on_device(labels):
-        there = _calibrated_there(probabilities, labels, settings, may_be_empty)
+    request = LabelledRequest(
+        conformity,
+        classes,
+        groups,
+        randomized,
+        normalize,
+        u,
+        ids,
+        random_state,
+        first_row,
+        logits,
+        allow_empty,
+        weighing=EQUAL if equal else ImportanceWeights(weights, label_weights, prior_correction),
+        clusters=clusters,
+        votes=votes,
+    )
+    if isinstance(conformity, str) and conformity == AUTO:
+        return score_chosen(probabilities, labels, request, Tuning())[0].calibration()
+    if type(labels) is not np.ndarray and is_tensor(labels) and is_on_device(labels):
+        there = _calibrated_there(probabilities, labels, request)
         if there is not None:
             return there
-    weighing = EQUAL if equal else ImportanceWeights(weights, label_weights, prior_correction)
-    request = LabelledRequest(*settings, tuning, weighing=weighing, clusters=clusters, votes=votes)
-    scored = score_labels(probabilities, labels, request)
-    return calibration_of(scored, may_be_empty, bool(normalize), first_row)
+    return score_labels(probabilities, labels, request).calibration()
 
 
-def _calibrated_there(
-    probabilities: Any, labels: Any, settings: tuple[Any, ...], allow_empty: bool
-) -> Calibration | None:
+_OF_HOST = ("classes", "groups", "u", "ids", "clusters", "votes")  # what goes with rows and is looked at on the host
+
+
+def _calibrated_there(probabilities: Any, labels: Any, request: LabelledRequest) -> Calibration | None:
     """Calibrate on rows and column numbers that lie on one device, and leave the scores there; None where they do not.
 
     What is wrong with labels is for the host to say.
     """
-    conformity, _, _, randomized, normalize, _, _, random_state, first_row, logits = settings
-    score, whole = check_conformity(conformity), not labels.is_floating_point() and "int" in str(labels.dtype)
+    if request.weighing is not EQUAL or any(getattr(request, name) is not None for name in _OF_HOST):
+        return None
+    score, whole = check_conformity(request.conformity), not labels.is_floating_point() and "int" in str(labels.dtype)
     if not whole or labels.ndim != 1 or not stays_on_device(probabilities, formula_of(score)):
         return None
-    randomized, divide, soft = validate.flag(randomized, "randomized"), validate.flag(normalize, "normalize"), logits
+    validate.flags(request, FLAGS)
     matrix, names = check_probabilities(shape_proxy(probabilities, True), NAME)
     known = np.arange(matrix.shape[1])
     score = for_classes(score, known)
     formula, n_rows = formula_of(score), len(matrix)
     if names is not None or len(labels) != n_rows or formula.weights is None or formula.grid is not None:
         return None
-    key, chance = draw_key(validate.generator(random_state)), Randomization.of(None, None, randomized)
-    start, draw = check_first_row(first_row, BLOCK_ROWS), chance.calibrates(None, None, n_rows, key)
-    of_rows = (formula, key, draw, divide, CALIBRATION, start)
-    rows = make_rows(matrix, probabilities, True, validate.flag(soft, "logits"), *of_rows)
+    key = draw_key(validate.generator(request.random_state))
+    chance, start = Randomization.of(None, None, request.randomized), check_first_row(request.first_row, BLOCK_ROWS)
+    of_rows = (formula, key, chance.calibrates(None, None, n_rows, key), request.normalize, CALIBRATION, start)
+    rows = make_rows(matrix, probabilities, True, request.logits, *of_rows)
     if isinstance(rows, Rows) or labels.device != rows.rows.device:
         return None
     scored = rows.label_scores_there(labels)
@@ -186,15 +198,8 @@ def _calibrated_there(
         return None
     scores, n_copies, fingerprint = scored
     held_out = Measure((FoldScores.of_device(scores, EVERYONE),), EVERYONE)
-    of_score = (known, score, key, chance.with_copies(n_copies, n_rows), allow_empty, None)
-    return Calibration(held_out, *of_score, divide, (fingerprint,), (start,))
-
-
-def calibration_of(scored: Scored, allow_empty: bool, normalize: bool, first_row: int = 0) -> Calibration:
-    """Keep what was scored."""
-    held_out, parts = scored.held_out(), (scored.fingerprint,)
-    of_rows = (scored.classes, scored.conformity, scored.key, scored.chance, allow_empty, scored.columns)
-    return Calibration(held_out, *of_rows, normalize, parts, (int(first_row),))
+    of_score = (known, score, key, chance.with_copies(n_copies, n_rows), request.allow_empty, None)
+    return Calibration(held_out, *of_score, request.normalize, (fingerprint,), (start,))
 
 
 def load_calibration(
@@ -268,27 +273,18 @@ def calibrate_cv(
     array([0])
     """
     scheme = _COMBINE[validate.one_of(combine, tuple(_COMBINE), "combine")]
-    may_be_empty = validate.flag(allow_empty, "allow_empty")
-    settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state)
     check_weights_of_scheme(weights is not None, scheme.combine is Tally, f"combine={combine!r}")
     if clusters is not None:
         check_scheme_of_clusters(scheme.combine is Tally, f"combine={combine!r}")
+    settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state)
     weighing = EQUAL if weights is None else ImportanceWeights(weights)
-    request = LabelledRequest(*settings, logits=logits, weighing=weighing, clusters=clusters)
+    request = LabelledRequest(*settings, 0, logits, allow_empty, weighing=weighing, clusters=clusters)
     scored = score_labels(probabilities, labels, request)
     refuse_overlapping(scored.groups.kind, "cross calibration", "Use aptset.calibrate, or give each row one group.")
     names, fold_of_row = check_fold_ids(folds, len(scored.scores))
     if scored.clusters is not None:
         check_one_fold_each(scored.clusters.words, fold_of_row, scored.clusters.noun)
     members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
-    held_out = scored.held_out(members)
-    common = (
-        scored.classes,
-        scored.conformity,
-        scored.key,
-        scored.chance,
-        may_be_empty,
-        scored.columns,
-        bool(normalize),
-    )
-    return CrossCalibration(held_out, names, *common, scheme, (scored.fingerprint,))
+    of, flags = scored.of, (bool(allow_empty), scored.of.names, bool(normalize))
+    of_score = (of.classes, of.score, of.key, scored.chance)
+    return CrossCalibration(scored.measure(members), names, *of_score, *flags, scheme, (scored.fingerprint,))

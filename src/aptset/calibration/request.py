@@ -80,7 +80,7 @@ def make_rows(
     """Return rows as the loops take them, from a matrix that was checked and what it came as."""
     if not stays:
         values = softmax_of(matrix, name) if logits else matrix
-        tolerance = tolerance_of(values, None if logits else given)
+        tolerance = tolerance_of(values, None if logits or given is matrix else given)
         values = values if factors is None else corrected(values, factors, tolerance, normalize)
         rows = Rows(values, formula, key, tolerance, *draw, normalize, side, first_row)
         if values is matrix or draw.seeds is not None:
@@ -197,7 +197,8 @@ def scores_of_labels(rows: Rows | OnDevice, columns: NDArray[np.int64]) -> Label
     """Score one label of each row; refuse rows that are no probabilities."""
     if isinstance(rows, Rows):
         scores = label_scores(rows, columns)
-        check_rows(rows.probabilities, scores.first_bad, NAME, rows.normalize, rows.tolerance)
+        if scores.first_bad >= 0:
+            check_rows(rows.probabilities, scores.first_bad, NAME, rows.normalize, rows.tolerance)
         return scores
     return rows.label_scores(columns)
 
@@ -250,7 +251,8 @@ def sets_of_one_model(
     if not isinstance(rows, Rows):
         return rows.sets(held_out, ids, alphas, classes, allow_empty)
     selection = select(rows, _wanted(held_out, ids, alphas, mass), 0 if allow_empty else 1)
-    check_rows(rows.probabilities, selection.first_bad, name, rows.normalize, rows.tolerance)
+    if selection.first_bad >= 0:
+        check_rows(rows.probabilities, selection.first_bad, name, rows.normalize, rows.tolerance)
     return sets_of(selection.sets, classes)
 
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from aptset import Acceptance, Calibration, Evaluation, calibrate, learn_acceptance
-from aptset.calibration.calibrate import calibration_of
 from aptset.calibration.labelled_rows import LabelledRequest, score_labels
 from aptset.calibration.online_state import Numbering
 from aptset.calibration.weights import EQUAL, ImportanceWeights
@@ -45,7 +44,6 @@ def calibrate_files(
     if settings["conformity"] == AUTO:
         return _calibrate_whole(labelled_batches(sources, None, skipped), on_rows, by_labels, **settings)
     check_conformity(settings["conformity"])
-    allow_empty = settings.pop("allow_empty")
     parts: list[Calibration] = []
     seeds: list[Any] = []
     number_copies = Numbering(side=CALIBRATION).next_seeds  # of all rows: copies in other files have u of their own
@@ -57,7 +55,7 @@ def calibrate_files(
             of_rows |= {"clusters": named(batch.clusters, source.cluster)}
             settings |= {"classes": classes, "least_distinct": 0.0, "u": None, **of_rows}
             scored = score_labels(batch.probabilities, batch.labels, LabelledRequest(**settings))
-        parts.append(calibration_of(scored, allow_empty, settings["normalize"]))
+        parts.append(scored.calibration())
         seeds.append(scored.seeds if source.row_id is not None else scored.seeds[:0])
         on_rows(len(batch.probabilities))
     if any(map(len, seeds)):  # of all rows: how they were cut into batches decides nothing

@@ -173,16 +173,11 @@ class FoldScores:
         return int(self.offsets[-1])
 
     @classmethod
-    def of_one_group(cls, scores: Floats, groups: Groups) -> FoldScores:
-        """Keep scores of one group, which the caller does not change."""
-        return cls(scores, np.array([0, len(scores)]), groups, is_sorted=False)
-
-    @classmethod
-    def sort(cls, scores: Floats, group: NDArray[np.intp], groups: Groups) -> FoldScores:
+    def sort(cls, scores: Floats, group: NDArray[np.intp] | None, groups: Groups) -> FoldScores:
         """Put scores in the order of their groups; those of one group are kept, and the caller does not change them."""
         n_groups = len(groups.names)
-        if n_groups == 1:
-            return cls.of_one_group(scores, groups)
+        if n_groups == 1 or group is None:
+            return cls(scores, np.array([0, len(scores)]), groups, is_sorted=False)
         return cls(*in_groups(scores, converted(group, np.int32), n_groups), groups, is_sorted=False)
 
     @classmethod
@@ -228,10 +223,8 @@ def join_folds(parts: Sequence[Part], groups: Groups, scale: Scale | None = None
     """Return the scores of other rows under one model as those of one fold, cell by cell."""
     folds = [fold for fold, _ in parts]
     scores = np.concatenate([fold.unsorted for fold in folds])
-    if scale is None and len(groups.names) == 1:
-        return FoldScores.of_one_group(scores, groups)
-    group = joined_cells(parts, groups)
-    if scale is None:
+    group = None if len(groups.names) == 1 and scale is None else joined_cells(parts, groups)
+    if scale is None or group is None:
         return FoldScores.sort(scores, group, groups)
     return FoldScores.weighted(scores, weights_of(folds), group, groups, scale)
 

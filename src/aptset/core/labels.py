@@ -161,7 +161,8 @@ def _in_words(values: NDArray[Any], kinds: set[str]) -> str:
 
 def columns_at_once(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64] | None:
     """Return labels that are column numbers all of them, the usual case: one pass and no search. None for others."""
-    if labels.dtype.kind not in "iu" or not len(labels) or not _number_columns(classes):
+    number_columns = classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes)))
+    if labels.dtype.kind not in "iu" or not len(labels) or not number_columns:
         return None
     columns = np.empty(len(labels), dtype=np.int64)  # a copy: another thread cannot change what was checked
 
@@ -178,11 +179,6 @@ def _compare_exactly(labels: NDArray[Any], classes: NDArray[Any]) -> bool:
         return True
     whole = [values for values in (labels, classes) if values.dtype.kind in "iu" and len(values)]
     return all(int(values.max()) <= 2**53 and int(values.min()) >= -(2**53) for values in whole)
-
-
-def _number_columns(classes: NDArray[Any]) -> bool:
-    """Tell whether the classes are the column numbers 0, 1, ..."""
-    return classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes)))
 
 
 def some(labels: NDArray[Any]) -> str:
@@ -330,7 +326,8 @@ def check_labels(
         return np.take(check_labels(labels.values, classes, len(labels.values), name, way_out, first_row), codes)
     truth = as_labels(labels, name)
     check_length(truth, n_rows, name)
-    check_hashable(truth, name)
+    if truth.dtype == object:
+        check_hashable(truth, name)
     known = columns_at_once(truth, classes)
     columns = columns_of(truth, classes) if known is None else known
     if known is None and (columns < 0).any():

@@ -26,6 +26,10 @@ def check_probabilities(probabilities: Any, name: str) -> tuple[NDArray[np.gener
 
     Rows are checked later, in the one pass that reads them.
     """
+    if type(probabilities) is np.ndarray and probabilities.dtype.kind == "f" and probabilities.ndim == 2:
+        n_rows, n_columns = probabilities.shape
+        if n_columns > 1 and n_rows:  # the usual case: nothing to ask
+            return probabilities, None
     if not is_table(probabilities):
         return _as_matrix(probabilities, name), None
     names = names_of_columns(probabilities)

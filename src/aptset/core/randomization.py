@@ -303,6 +303,8 @@ def fingerprint_step(n_rows: int) -> int:
 
 def fingerprint_of(seeds: Words, scores: Floats) -> int:
     """Return a number that tells calibration rows apart from others; of rows together it is the sum."""
+    if len(seeds) <= _WORDS_AT_ONCE:
+        return (int(seeds.sum(dtype=np.uint64)) + int(scores.view(np.uint64).sum(dtype=np.uint64))) % 2**64
     step = fingerprint_step(len(seeds))
     words = (seeds[::step], scores.view(np.uint64)[::step])
 

@@ -66,6 +66,13 @@ def flag(value: Any, name: str, default: bool | None = None) -> bool:
     return bool(value)
 
 
+def flags(of: Any, names: tuple[str, ...]) -> None:
+    """Refuse attributes that are neither True nor False."""
+    for name in names:
+        if not isinstance(value := getattr(of, name), bool | np.bool_):
+            raise TypeError(f"{name} must be True or False; got {value!r}.")
+
+
 def alpha(value: Any) -> Fraction:
     """Return the exact decimal that the user wrote."""
     if isinstance(value, np.ndarray) and value.ndim == 0:

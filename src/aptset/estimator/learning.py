@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_method_params
 
 from aptset import Adaptive, CVPlus, JackknifePlus, PredictionSets, Split
 from aptset.calibration.request import sets_of
-from aptset.calibration.trials import Tuning, choose
+from aptset.calibration.tuning import Tuning, choose
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.clusters import (

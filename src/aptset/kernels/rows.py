@@ -149,6 +149,11 @@ class Rows:
         u = None if self.u is None else self.u[copies.rows]
         return replace(self, probabilities=self.probabilities[copies.rows], seeds=copies.seeds, u=u)
 
+    def some(self, which: Any) -> "Rows":
+        """Return some rows, with what goes with them."""
+        seeds, u = (None if of_rows is None else of_rows[which] for of_rows in (self.seeds, self.u))
+        return replace(self, probabilities=self.probabilities[which], seeds=seeds, u=u)
+
     def content_seeds(self) -> Words:
         """Return the seed of each row's content, whichever copy it is."""
         seeds, key = np.empty(len(self), dtype=np.uint64), self.key

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset import Calibration, CrossCalibration, Evaluation, PredictionSets, Split, evaluate
-from aptset.calibration.labelled_rows import NAME, take_ids
-from aptset.calibration.request import p_values_of_one_model, sets_of, sets_of_one_model
+from aptset.calibration.request import NAME, p_values_of_one_model, sets_of, sets_of_one_model, take_ids
 from aptset.conformal.checks import check_level_offered, folds_in_order
 from aptset.conformal.fold_scores import FoldScores
 from aptset.conformal.importance import check_new_weights, effective_in_words

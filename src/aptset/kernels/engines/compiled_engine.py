@@ -59,7 +59,8 @@ class CompiledEngine:
             tie_seeds = np.empty(len(rows.probabilities), dtype=np.uint64)
         in_a_row = sizes if sizes.flags.c_contiguous else np.empty(sizes.shape, dtype=np.int32)
         where = (in_a_row, room, room.itemsize, None if values is None else values[:n_cells], tie_seeds)
-        bad, written = self.loops.cuts(*job_of(rows, noted), *wanted_at(thresholds, min_size), *where)
+        n_levels, stride = thresholds.shape[1], thresholds.shape[1] if len(thresholds) > 1 else 0
+        bad, written = self.loops.cuts(*job_of(rows, noted), thresholds, n_levels, stride, min_size, *where)
         if in_a_row is not sizes:
             sizes[:] = in_a_row
         members, beside = room[:written], None if values is None else values[:written]
@@ -74,7 +75,8 @@ class CompiledEngine:
     def mask(self, rows: Rows, thresholds: Floats, min_size: int, flags: NDArray[np.bool_], noted: Words | None) -> int:
         """Flag the members."""
         if thresholds.shape[1] == 1:
-            return int(self.loops.masks(*job_of(rows, noted), *wanted_at(thresholds, min_size), flags))
+            stride = 1 if len(thresholds) > 1 else 0
+            return int(self.loops.masks(*job_of(rows, noted), thresholds, 1, stride, min_size, flags))
         flags[:] = False
         bad, _ = self.loops.by_label(*job_of(rows, noted), len(rows), thresholds[0], min_size, None, None, 1, flags)
         return int(bad)
@@ -229,12 +231,6 @@ def _index_of(calibrated: Calibrated) -> FinerIndex:
 def at_cells(thresholds: Floats) -> tuple[object, ...]:
     """Return the arguments of a threshold for every cell: whether rows, and labels, have their own."""
     return np.ascontiguousarray(thresholds), len(thresholds) > 1, thresholds.shape[1] > 1
-
-
-def wanted_at(thresholds: Floats, min_size: int) -> tuple[object, ...]:
-    """Return the arguments that say where to cut (``WANTED_FORMAT`` in ``c/compiled.c``)."""
-    n_thresholds = thresholds.shape[1]
-    return thresholds, n_thresholds, n_thresholds if len(thresholds) > 1 else 0, min_size
 
 
 @dataclass(frozen=True)
