@@ -37,15 +37,15 @@ def test_inspect_lists_the_libraries_that_the_model_uses(folder):
 
 def test_inspect_leaves_out_libraries_that_earlier_folders_list(folder, monkeypatch):
     """Folders that were written before list every booster that was installed; the models say which are used."""
-    import aptset.cli.models as models
+    from aptset.estimator import storage
 
-    before = models.read_folder
+    before = storage.read_folder
 
     def listed(path):
         facts, tensors = before(path)
         return {**facts, "versions": {**facts["versions"], "xgboost": "3.0", "lightgbm": "4.6"}}, tensors
 
-    monkeypatch.setattr(models, "read_folder", listed)
+    monkeypatch.setattr(storage, "read_folder", listed)
     text = run("inspect", folder / "results").stdout
     assert "scikit-learn" in text
     assert "xgboost" not in text

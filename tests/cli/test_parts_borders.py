@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from parts_data import COMMON, NAMES, scores, write
 
+import aptset
 from aptset.cli.manifest import check_output_names
 from shell import failure, run, table
 
@@ -148,3 +149,19 @@ def test_a_csv_with_a_header_alone_is_a_part_without_a_prefix(tmp_path):
     assert told.startswith("Error: new/part-2.csv must have a")
     heads = [(tmp_path / "sets" / f"part-{number}.csv").read_text().partition("\n")[0] for number in (0, 1)]
     assert heads[0] == heads[1]
+
+
+def test_a_part_without_rows_has_the_types_of_the_others(tmp_path):
+    """Readers of datasets take the schema of one part for that of all."""
+    generator = np.random.default_rng(0)
+    rows = generator.dirichlet([1, 1, 1], size=60)
+    aptset.calibrate(rows, generator.integers(0, 3, 60), random_state=0).save(tmp_path / "cal.aptset")
+    days = pa.array(["2024-01-01"] * 60).cast(pa.date32())
+    content = pa.table({**{str(k): rows[:, k] for k in range(3)}, "day": days})
+    (tmp_path / "new").mkdir()
+    pq.write_table(content, tmp_path / "new" / "a.parquet")
+    pq.write_table(content.slice(0, 0), tmp_path / "new" / "b.parquet")
+    run("predict", tmp_path / "new", "-c", tmp_path / "cal.aptset", "-o", f"{tmp_path}/sets/")
+    full, empty = (pq.read_table(tmp_path / "sets" / name) for name in ("a.parquet", "b.parquet"))
+    assert (full.num_rows, empty.num_rows) == (60, 0)
+    assert empty.schema.equals(full.schema)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from aptset import Evaluation
 from aptset.arrow.formats import TableFile, check_row_count
 from aptset.arrow.sources import as_texts, filled_numbers, plain_label
-from aptset.cli.files import about_skipped, check_columns, check_some_labelled
+from aptset.cli.files import about_skipped, check_some_labelled, lacks
 from aptset.core.levels import check_level, shown_alpha
 from aptset.core.runner import counting
 from aptset.core.validate import warn_caller
@@ -100,13 +100,15 @@ def outcomes_of(
     rows, n_skipped, path = 0, 0, file.path
     with file.errors():
         said = file.rows  # a quote that does not close is named before anything else
-        check_columns(path, said is not None, "an ending: .parquet, .csv or .arrow", [])
+        if said is None:
+            raise lacks(path, "an ending: .parquet, .csv or .arrow", [])
         own = file.names
-        names = [*own, *file.key_columns(0)]
+        names = file.all_names
         sets = check_which_sets(path, own, alpha)
         columns = [sets, label, *([group] if group else []), *others]
         for name in columns:
-            check_columns(path, names.count(name) == 1, f"exactly one column {name!r}", names, [name])
+            if names.count(name) != 1:
+                raise lacks(path, f"exactly one column {name!r}", names, [name])
         with counting(said, "rows", progress) as count:
             for batch in file.batches(list(dict.fromkeys(name for name in columns if name in own)), coded=True):
                 for name, column in file.key_columns(batch.num_rows).items():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -29,8 +29,7 @@ from aptset.arrow.formats.arrays import ArrayFile
 from aptset.arrow.sources import as_coded_texts, as_numbers, as_texts
 from aptset.core.labels import Coded
 
-# The matrix of some rows, their labels, the columns that travel along, and those that folders stand for.
-_Rows = tuple[NDArray[Any], Coded | None, dict[str, pa.Array], dict[str, pa.Array]]
+OnRows = Callable[[int], None]  # who counts rows that are done
 
 
 class Batch(NamedTuple):
@@ -70,7 +69,8 @@ class ProbabilityFile:
 
     Columns of probabilities start with ``prefix``; without a prefix they are all columns of numbers. The label, the row
     id, the group, the weight and the cluster are never among them. The name of a column without its prefix is the
-    class. A file without rows does not say which of its columns hold numbers: ``known`` are those that would.
+    class. Where the classes of a calibration are ``known``, columns come in their order. A file without rows does not
+    say which of its columns hold numbers: those that are called as these classes are do.
     """
 
     file: TableFile
@@ -82,99 +82,102 @@ class ProbabilityFile:
     batch_rows: int = BATCH_ROWS
     weight: str | None = None
     cluster: str | None = None
-    known: tuple[str, ...] | None = None
-
-    def for_classes(self, names: Sequence[str]) -> ProbabilityFile:
-        """Return the file with columns of probabilities for these classes, where no row shows which they are."""
-        if self.file.rows != 0 or self.prefix is not None or isinstance(self.file, ArrayFile):
-            return self
-        return replace(self, known=tuple(name for name in self.file.names if name in set(names)))
+    known: Sequence[str] | None = None
 
     @property
     def path(self) -> Path:
         """Where the file is."""
         return self.file.path
 
+    @cached_property
     def classes(self) -> list[str]:
-        """Return the class of each column of probabilities."""
+        """The class of each column of probabilities."""
         if isinstance(self.file, ArrayFile):
-            return [str(k) for k in range(self._arrays(self.file)[0].shape[1])]
+            return [str(place) for place in self._order_of_matrix(self._arrays(self.file)[0])]
         return [name.removeprefix(self.prefix or "") for name in self._probability_columns]
 
+    @cached_property
     def other_columns(self) -> list[str]:
-        """Return the columns that travel along, and those that folders stand for."""
+        """The columns that travel along, and those that folders stand for."""
         if isinstance(self.file, ArrayFile):
             return [] if self.label is None else [Path(self.label).stem]
         wanted = set(self._probability_columns)
-        return [name for name in (*self.file.names, *self.file.key_columns(0)) if name not in wanted]
+        return [name for name in self.file.all_names if name not in wanted]
 
     def batches(self, may_be_empty: bool = False) -> Iterator[Batch]:
         """Yield all rows in order, in pieces of whole blocks: what a set depends on never spans two of them."""
-        start, rows, path, step = 0, self.file.rows, self.file.path, in_whole_blocks(self.batch_rows)
-        matrices = self._matrices(self.file, step) if isinstance(self.file, ArrayFile) else self._columns(step)
-        for matrix, labels, own, keys in matrices:
-            if not len(matrix):
-                continue
-            named = {**keys, **own}
-            by = None if self.group is None else as_texts(named[self.group])
-            ids = None if self.row_id is None else as_texts(named[self.row_id])
-            column = None if self.weight is None else named[self.weight]
-            weights = None if column is None else check_weight_column(path, str(self.weight), column, start)
-            clusters = None if self.cluster is None else as_texts(named[self.cluster])
-            yield Batch(start, matrix, labels, by, ids, weights, own, clusters)
-            start += len(matrix)
-        check_row_count(path, start, start if rows is None else rows)
+        file, step, start = self.file, in_whole_blocks(self.batch_rows), 0
+        with file.errors():
+            pieces = self._matrices(file, step) if isinstance(file, ArrayFile) else self._columns(step)
+            for batch in pieces:
+                yield batch
+                start = batch.start + len(batch.probabilities)
+        check_row_count(file.path, start, start if file.rows is None else file.rows)
         if not may_be_empty:
-            check_rows_present(path, start)
+            check_rows_present(file.path, start)
 
-    def _matrices(self, file: ArrayFile, step: int) -> Iterator[_Rows]:
+    def _matrices(self, file: ArrayFile, step: int) -> Iterator[Batch]:
         """Yield rows of a matrix; labels, ids, groups and weights stand beside it."""
         matrix, labels = self._arrays(file)
-        named = self._named_arrays(file, len(matrix))
+        order, named = self._order_of_matrix(matrix), self._named_arrays(file, len(matrix))
         for start in range(0, len(matrix), step):
             rows = slice(start, start + step)
-            with file.errors():
-                coded = None if labels is None else as_coded_texts(pa.array(np.asarray(labels[rows])))
+            coded = None if labels is None else as_coded_texts(pa.array(np.asarray(labels[rows])))
             own = {} if coded is None or self.label is None else {Path(self.label).stem: pa.array(coded.in_full())}
             own |= {name: pa.array(values[rows]) for name, values in named.items()}
-            yield np.asarray(matrix[rows]), coded, own, key_columns(file.keys, list(own), len(matrix[rows]))
+            keys = key_columns(file.keys, list(own), len(matrix[rows]))
+            yield self._batch(start, np.asarray(matrix[rows])[:, order], coded, own, keys)
 
-    def _columns(self, step: int) -> Iterator[_Rows]:
+    def _columns(self, step: int) -> Iterator[Batch]:
         """Yield rows of a table, with one column of probabilities for each class."""
-        file, wanted = self.file, self._probability_columns
-        for batch in of_even_length(file.batches(types=dict.fromkeys(wanted, pa.float64())), step):
-            own = dict(zip(batch.schema.names, batch.columns, strict=True))
-            keys = file.key_columns(batch.num_rows)
-            with file.errors():
-                columns = [as_numbers(own.pop(name)) for name in wanted]
-                matrix = np.column_stack(columns) if batch.num_rows else np.empty((0, len(wanted)))
+        wanted, start = self._probability_columns, 0
+        for batch in of_even_length(self.file.batches(types=dict.fromkeys(wanted, pa.float64())), step):
+            if batch.num_rows:
+                own = dict(zip(batch.schema.names, batch.columns, strict=True))
+                keys = self.file.key_columns(batch.num_rows) if self.file.keys else {}
+                matrix = np.column_stack([as_numbers(own.pop(name)) for name in wanted])
                 labels = None if self.label is None else as_coded_texts((keys | own)[self.label])
-            yield matrix, labels, own, keys
+                yield self._batch(start, matrix, labels, own, keys)
+                start += batch.num_rows
+
+    def _batch(
+        self, start: int, matrix: NDArray[Any], labels: Coded | None, own: dict[str, Any], keys: dict[str, Any]
+    ) -> Batch:
+        """Return some rows with what their columns, and those that folders stand for, say about them."""
+        named = {**keys, **own}
+        by, ids, clusters = (
+            None if name is None else as_texts(named[name]) for name in (self.group, self.row_id, self.cluster)
+        )
+        weights = None if self.weight is None else check_weights(self.path, self.weight, named[self.weight], start)
+        return Batch(start, matrix, labels, by, ids, weights, own, clusters)
 
     def _named_arrays(self, file: ArrayFile, n_rows: int) -> dict[str, NDArray[Any]]:
         """Return the ids, groups, weights and clusters, which stand beside the matrix."""
         names = [name for name in dict.fromkeys(self._beside) if name not in dict(file.keys)]
         arrays = file.arrays
         for name in names:
-            is_column = name in arrays and arrays[name].shape == (n_rows,)
-            check_columns(self.path, is_column, f"an array {name!r} with one value per row", list(arrays))
+            if name not in arrays or arrays[name].shape != (n_rows,):
+                raise lacks(self.path, f"an array {name!r} with one value per row", list(arrays))
         return {name: arrays[name] for name in names}
 
     def _arrays(self, file: ArrayFile) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Return the matrix and the labels."""
         arrays = file.arrays
-        matrices = [name for name, values in arrays.items() if values.ndim == 2]
-        check_columns(self.path, len(matrices) == 1, "exactly one 2-D array of probabilities", list(arrays))
-        labels = None
-        if self.label is not None:
-            beside = Path(self.label)
-            if beside.suffix == ".npy" and beside.exists():
-                labels = ArrayFile(beside).arrays["probabilities"]
-            else:
-                check_columns(self.path, self.label in arrays, f"an array {self.label!r} of labels", list(arrays))
-                labels = arrays[self.label]
-            is_column = labels.shape == arrays[matrices[0]].shape[:1]
-            check_columns(self.path, is_column, "one label per row", list(arrays))
-        return arrays[matrices[0]], labels
+        matrices = [values for values in arrays.values() if values.ndim == 2]
+        if len(matrices) != 1:
+            raise lacks(self.path, "exactly one 2-D array of probabilities", list(arrays))
+        if self.label is None:
+            return matrices[0], None
+        beside = Path(self.label)
+        if beside.suffix == ".npy" and beside.exists():
+            labels = ArrayFile(beside).arrays["probabilities"]
+        elif self.label in arrays:
+            labels = arrays[self.label]
+        else:
+            raise lacks(self.path, f"an array {self.label!r} of labels", list(arrays))
+        if labels.shape != matrices[0].shape[:1]:
+            raise lacks(self.path, "one label per row", list(arrays))
+        return matrices[0], labels
 
     @property
     def _beside(self) -> list[str]:
@@ -183,51 +186,66 @@ class ProbabilityFile:
 
     @cached_property
     def _probability_columns(self) -> list[str]:
-        own = self.file.names
+        """The columns of probabilities: by their prefix, by the classes of a calibration, or all that hold numbers."""
+        own, names = self.file.names, self.file.all_names
         check_distinct_columns(self.path, own)
-        names = [*own, *self.file.key_columns(0)]
         named = [name for name in (self.label, *self._beside) if name is not None]
         for name in named:
-            check_columns(self.path, name in names, f"a column {name!r}", names, [name])
+            if name not in names:
+                raise lacks(self.path, f"a column {name!r}", names, [name])
+        is_empty = self.file.rows == 0
         if self.prefix is not None:
             columns = [name for name in own if name.startswith(self.prefix)]
             what = f"at least 2 columns that start with {self.prefix!r}"
-        elif self.known is not None:
-            columns, what = list(self.known), "a column of probabilities for each class"
+        elif self.known is not None and is_empty:
+            columns = [name for name in own if name in set(self.known)]
+            what = "a column of probabilities for each class"
         else:
             with self.file.errors():
                 kinds = zip(own, self.file.schema.types, strict=True)
-            columns = [name for name, kind in kinds if self._may_be_number(kind)]
+            tests = (pa.types.is_floating, pa.types.is_integer, *([pa.types.is_null] if is_empty else []))
+            columns = [name for name, kind in kinds if any(test(kind) for test in tests)]
             what = "at least 2 columns of numbers (or pass --prefix)"
         columns = [name for name in columns if name not in named]
-        check_columns(self.path, len(columns) >= 2, what, names)
-        return columns
+        if len(columns) < 2:
+            raise lacks(self.path, what, names)
+        return [columns[place] for place in self._order([name.removeprefix(self.prefix or "") for name in columns])]
 
-    def _may_be_number(self, kind: pa.DataType) -> bool:
-        """Tell whether a column may hold probabilities; one without rows may."""
-        is_open = pa.types.is_null(kind) and self.file.rows == 0
-        return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or is_open)
+    def _order_of_matrix(self, matrix: NDArray[Any]) -> list[int]:
+        """Return the columns of a matrix, whose classes are their numbers."""
+        return self._order([str(place) for place in range(matrix.shape[1])])
+
+    def _order(self, classes: list[str]) -> list[int]:
+        """Return where each class that is known is among the columns of the file; all in their order if none is."""
+        where = {name: column for column, name in enumerate(classes)}
+        wanted = classes if self.known is None else self.known
+        if len(classes) != len(wanted) or where.keys() != set(wanted):
+            missing = [name for name in wanted if name not in where]
+            extra = sorted(where.keys() - set(wanted))
+            raise ValueError(
+                f"{self.path} must have one column of probabilities for each class of the calibration; missing "
+                f"{missing[:6]}, unknown {extra[:6]}. Rename the columns, or pass the start of their names, such "
+                "as --prefix p_."
+            )
+        return [where[name] for name in wanted]
 
 
-def check_columns(path: Path, holds: bool, what: str, names: list[Any], wanted: Sequence[str] = ()) -> None:
-    """Refuse a file without the columns that are needed; one that is nearly called as a ``wanted`` one is named."""
-    if not holds:
-        shown = ", ".join(map(str, names[:12])) + (", ..." if len(names) > 12 else "")
-        similar_names = [
-            similar for name in wanted if name not in names and (similar := _near(name, names)) is not None
-        ]
-        hint = f" Did you mean {', '.join(map(repr, similar_names[:3]))}?" if similar_names else ""
-        raise ValueError(f"{path} must have {what}; it has {shown or 'none'}.{hint}")
+def lacks(path: Path, what: str, names: Sequence[Any], wanted: Sequence[str] = ()) -> ValueError:
+    """Return the error about a file without ``what`` is needed; a column that is nearly a ``wanted`` one is named."""
+    shown = ", ".join(map(str, names[:12])) + (", ..." if len(names) > 12 else "")
+    similar_names = [similar for name in wanted if name not in names and (similar := _near(name, names)) is not None]
+    hint = f" Did you mean {', '.join(map(repr, similar_names[:3]))}?" if similar_names else ""
+    return ValueError(f"{path} must have {what}; it has {shown or 'none'}.{hint}")
 
 
-def _near(name: str, names: list[Any]) -> str | None:
+def _near(name: str, names: Sequence[Any]) -> str | None:
     """Return the name that is nearest to one that is not there, if one is near."""
     plain = {str(other).casefold().strip(): str(other) for other in names}
     matches = get_close_matches(name.casefold().strip(), list(plain), n=1, cutoff=0.75)
     return plain[matches[0]] if matches else None
 
 
-def check_distinct_columns(path: Path, names: list[str]) -> None:
+def check_distinct_columns(path: Path, names: Sequence[str]) -> None:
     """Refuse two columns of one name: nobody knows which is meant."""
     if len(set(names)) != len(names):
         twice = [name for name, count in Counter(names).items() if count > 1]
@@ -237,7 +255,7 @@ def check_distinct_columns(path: Path, names: list[str]) -> None:
         )
 
 
-def check_weight_column(path: Path, column: str, values: Any, start: int) -> Any:
+def check_weights(path: Path, column: str, values: Any, start: int) -> Any:
     """Return weights as numbers; those of a CSV come as texts."""
     weights = np.empty(len(values))
     for row, value in enumerate(values.to_pylist()):
@@ -247,20 +265,6 @@ def check_weight_column(path: Path, column: str, values: Any, start: int) -> Any
             what = "missing" if value is None else f"{str(value)[:40]!r}, which is no number"
             raise ValueError(f"{path}, row {start + row}, column {column!r}: the weight is {what}.") from None
     return weights
-
-
-def check_same_classes(path: Path, classes: list[str], wanted: list[str]) -> list[int]:
-    """Return where each class of the calibration is among the columns of a file."""
-    where = {name: column for column, name in enumerate(classes)}
-    if len(classes) != len(wanted) or where.keys() != set(wanted):
-        missing = [name for name in wanted if name not in where]
-        extra = sorted(where.keys() - set(wanted))
-        raise ValueError(
-            f"{path} must have one column of probabilities for each class of the calibration; missing "
-            f"{missing[:6]}, unknown {extra[:6]}. Rename the columns, or pass the start of their names, such "
-            "as --prefix p_."
-        )
-    return [where[name] for name in wanted]
 
 
 @contextmanager

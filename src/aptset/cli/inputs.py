@@ -10,7 +10,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -78,10 +78,10 @@ def open_table(name: str, sep: str | None, encoding: str | None, quiet: bool, is
         path = join(parts_of([name], quiet, sep, encoding, is_growing), name)
         is_called(path, name)
         return table_file(path, *((",", "utf-8") if path.suffix == ".csv" else ()))  # as it was joined
-    return _open_file(name, sep, encoding, quiet, is_growing)
+    return open_file(name, sep, encoding, quiet, is_growing)
 
 
-def _open_file(name: str, sep: str | None, encoding: str | None, quiet: bool, is_growing: bool = False) -> Any:
+def open_file(name: str, sep: str | None, encoding: str | None, quiet: bool, is_growing: bool = False) -> Any:
     """Return one file as a source of rows."""
     from aptset.arrow.formats import table_file
 
@@ -144,8 +144,9 @@ def _is_utf8(head: bytes) -> bool:
     return True
 
 
-def check_artefact(path: Path, name: str) -> Path:
-    """Refuse what is not there in the user's words."""
+def artefact_of(name: str) -> Path:
+    """Return the path of an artefact or a folder that was written before; refuse what is not there."""
+    path = path_of(name) if "://" in name else Path(name)
     if not path.exists() and not path.is_symlink():  # what is wrong with a link is said when it is read
         raise FileNotFoundError(f"{name}: no such {'file' if path.suffix else 'folder'}.")
     return path
@@ -175,12 +176,7 @@ def as_given(text: str) -> str:
     return text
 
 
-def artefact_of(name: str) -> Path:
-    """Return the path of an artefact or a folder that was written before."""
-    return path_of(name) if "://" in name else Path(name)
-
-
-def source_of(options: dict[str, Any], label: str | None, file: Any) -> Any:
+def source_of(options: Mapping[str, Any], label: str | None, file: Any) -> Any:
     """Return the file of probabilities that the options stand for."""
     from aptset.cli.files import ProbabilityFile
 
@@ -196,7 +192,7 @@ def sources_of(options: dict[str, Any], label: str | None, quiet: bool) -> tuple
     """Return the files of probabilities that the options stand for; and, if it is a single one, that one."""
     if not is_one_file(options["probs"]):
         return parts_of(options["probs"], quiet).sources(partial(source_of, options, label)), None
-    one = source_of(options, label, _open_file(options["probs"][0], None, None, quiet))
+    one = source_of(options, label, open_file(options["probs"][0], None, None, quiet))
     return [one], one
 
 
@@ -222,16 +218,23 @@ def files_read(options: dict[str, Any], label: str | None) -> list[str | None]:
 
 
 @contextmanager
-def target_of(out: str) -> Iterator[Path]:
-    """Give the path to write to; what a URL stands for is copied there when all went well."""
-    if "://" not in out:
-        yield Path(out)
-        return
-    from aptset.cli.stores import local_target, location_of
+def target_of(out: str, may_be_output: bool = False) -> Iterator[Path]:
+    """Give the path to write to; a URL gets a copy when all went well, and so may standard output, as CSV."""
+    if "://" in out:
+        from aptset.cli.stores import local_target, location_of
 
-    with local_target(location_of(out)) as path:
-        is_called(path, out)
-        yield path
+        with local_target(location_of(out)) as path:
+            is_called(path, out)
+            yield path
+    elif out != "-" or not may_be_output:
+        yield Path(out)
+    else:
+        with tempfile.TemporaryDirectory(prefix="aptset-out-") as folder:
+            path = Path(folder) / "sets.csv"
+            yield path
+            with path.open("rb") as file:
+                shutil.copyfileobj(file, sys.stdout.buffer)
+            sys.stdout.flush()
 
 
 _ENDINGS = {
@@ -324,11 +327,12 @@ def read_labels(name: str, quiet: bool) -> dict[str, str]:
 def _columns_of(name: str, quiet: bool, widths: Sequence[int], what: str) -> dict[str, list[str | None]]:
     """Return the columns of a small table as texts; there must be as many as ``what`` says."""
     from aptset.arrow.sources import as_texts
-    from aptset.cli.files import check_columns
+    from aptset.cli.files import lacks
 
     file = open_table(name, None, None, quiet)
     names = file.table().column_names
-    check_columns(file.path, len(names) in widths, what, names)
+    if len(names) not in widths:
+        raise lacks(file.path, what, names)
     table = file.table(names)
     return {column: as_texts(table[column]) for column in names}
 

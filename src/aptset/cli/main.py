@@ -11,7 +11,7 @@ import click
 
 from aptset.cli import monitoring, predictions
 from aptset.cli import reports as cli_reports
-from aptset.cli.inputs import artefact_of, as_given, check_artefact, open_table
+from aptset.cli.inputs import artefact_of, as_given, open_table
 from aptset.cli.options import (
     ALPHA,
     AS_JSON,
@@ -171,7 +171,7 @@ def inspect(artefact: str, as_json: bool) -> None:
     """
     from aptset.cli.artefacts import facts_in_words, facts_of
 
-    facts = facts_of(check_artefact(artefact_of(artefact), artefact))
+    facts = facts_of(artefact_of(artefact))
     facts["file"] = as_given(facts["file"])
     show(facts, facts_in_words(facts), False, as_json)
 

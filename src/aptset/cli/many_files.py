@@ -24,7 +24,7 @@ from pyarrow.fs import FileType
 
 from aptset.arrow.formats import BATCH_ROWS, Keys, TableFile, check_rows_present, format_of, table_file
 from aptset.arrow.formats.delimited import check_encoding, encoding_of
-from aptset.cli.files import ProbabilityFile, check_columns, check_distinct_columns
+from aptset.cli.files import ProbabilityFile, check_distinct_columns, lacks
 from aptset.cli.inputs import has_magic
 from aptset.cli.stores import (
     Location,
@@ -306,10 +306,11 @@ def _tables(parts: Parts) -> Iterator[pa.Table]:
     wanted: list[str] = []
     for file in parts.files():
         check_distinct_columns(file.path, file.names)
-        every = [*file.names, *file.key_columns(0)]
+        every = file.all_names
         wanted = wanted or every
         what = f"the columns of the first file: {', '.join(wanted[:12])}{', ...' if len(wanted) > 12 else ''}"
-        check_columns(file.path, sorted(every) == sorted(wanted), what, every, wanted)
+        if sorted(every) != sorted(wanted):
+            raise lacks(file.path, what, every, wanted)
         for piece in file.pieces(BATCH_ROWS):
             for name, column in file.key_columns(piece.num_rows).items():
                 piece = piece.append_column(name, column)

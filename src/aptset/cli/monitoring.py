@@ -11,7 +11,6 @@ import click
 
 from aptset.cli.inputs import (
     artefact_of,
-    check_artefact,
     is_called,
     is_one_file,
     open_only,
@@ -84,7 +83,7 @@ def evaluate(
         from aptset.cli.artefacts import classes_of, settings_of_run
         from aptset.cli.raw_rows import evaluate_folder, has_sets
 
-        folder = check_artefact(artefact_of(calibration), calibration)
+        folder = artefact_of(calibration)
         if folder.is_dir():
             file = open_only(sets, options["sep"], options["encoding"], quiet, folder)
             label = label or settings_of_run(folder).target
@@ -170,7 +169,7 @@ def monitor(
         )
     state = None if options["state"] is None else Path(options["state"])
     check_other_files([] if state is None else [state], [sets, calibration])
-    artefact = check_artefact(artefact_of(calibration), calibration)
+    artefact = artefact_of(calibration)
     if artefact.is_dir():
         from aptset.cli.artefacts import settings_of_run
 
@@ -274,7 +273,7 @@ def serve(folder: str, source: str, errors: tuple[str, ...], **options: Any) -> 
     from aptset.serve.application import feedback_file
     from aptset.serve.running import run
 
-    path = check_artefact(artefact_of(folder), folder)
+    path = artefact_of(folder)
     token = options["token_file"]
     choice = Choice(
         path.resolve(),

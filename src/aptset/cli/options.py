@@ -324,11 +324,11 @@ def refuse_without_table(target: str | None) -> None:
         raise click.UsageError(f"--{name} needs a TABLE; without one the run uses embedded example data.")
 
 
-def refuse_other_options(is_folder: bool) -> None:
+def refuse_other_options(is_folder: bool, **options: Any) -> None:
     """Refuse options of the other kind of file."""
     others = ("prefix", "logits", "normalize", "label", "weights") if is_folder else ("sep", "encoding")
     for name in others:
-        if is_given(name):
+        if options.get(name) not in (None, False):
             what = "a calibration of `aptset calibrate`" if is_folder else "raw rows, with a folder of `aptset run`"
             raise click.UsageError(f"--{name.replace('_', '-')} is for {what}.")
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +10,10 @@ import click
 
 from aptset.cli.inputs import (
     artefact_of,
-    check_artefact,
     files_read,
     goes_to_folder,
+    open_file,
     open_only,
-    open_table,
     remembered,
     sources_of,
     target_of,
@@ -214,11 +209,11 @@ def accept(
     from aptset.core.files import check_other_files
     from aptset.core.runner import counting
 
-    artefact, error = check_artefact(artefact_of(calibration), calibration), errors_of(errors)
-    refuse_other_options(artefact.is_dir())
+    artefact, error = artefact_of(calibration), errors_of(errors)
+    refuse_other_options(artefact.is_dir(), label=label, **options)
     if not artefact.is_dir() and is_given("alpha"):
         raise click.UsageError("--alpha is for the folder of `aptset run`, which makes sets.")
-    with to_standard_output(out) as target:
+    with target_of(out, may_be_output=True) as target:
         check_other_files([target], [*files_read(options, label), calibration])
         if artefact.is_dir():
             file = open_only(options["probs"], options["sep"], options["encoding"], quiet, artefact)
@@ -268,47 +263,30 @@ def predict(
       aptset predict new.csv -c cal.aptset -o sets.csv --alpha malignant=0.01 --alpha benign=0.1
       aptset predict 's3://bucket/scores/*.parquet' -c cal.aptset -o s3://bucket/sets/ --prefix p_
     """
-    from aptset.cli.artefacts import load_artefact
-    from aptset.cli.prediction_jobs import predict_file
+    from aptset.cli.prediction_jobs import predict_file, predict_parts
     from aptset.core.files import check_other_files
-    from aptset.core.runner import counting
 
-    artefact = check_artefact(artefact_of(calibration), calibration)
-    is_run = artefact.is_dir()
-    refuse_other_options(is_run)
-    if options["u"] is not None and is_given("row_id"):
+    artefact, names, u = artefact_of(calibration), options["probs"], options["u"]
+    refuse_other_options(artefact.is_dir(), label=label, **options)
+    if u is not None and options["row_id"] is not None:
         raise click.UsageError(
             "--u fresh and --id cannot be given together: with --id the randomness of a row comes from its id."
         )
-    if options["u"] is not None and options["confidence"]:
+    if u is not None and options["confidence"]:
         raise click.UsageError(
             "--u fresh and --confidence cannot be given together: each would draw its own randomness."
         )
-    asked = alphas if not is_run or is_given("alphas") else None
-    if goes_to_folder(options["probs"], out):
-        from aptset.cli.prediction_jobs import predict_parts
-
-        if options.pop("same_dialect"):
+    asked = (artefact, alphas if not artefact.is_dir() or is_given("alphas") else None, label)
+    if goes_to_folder(names, out):
+        if options["same_dialect"]:
             raise click.UsageError("--same-dialect is for one file; many parts are written in UTF-8 with commas.")
-        done = predict_parts(artefact, out, asked, label, quiet, options)
+        done = predict_parts(*asked, out, quiet, assurance_of(options), options)
         show({**done, "out": out}, in_words(done, out), quiet, as_json)
         return
-    more = {"assurance": assurance_of(options), "confidence": options["confidence"]}
-    with to_standard_output(out) as target:
-        check_other_files([target], [*files_read(options, label), calibration])
-        if is_run:
-            from aptset.cli.raw_rows import predict_rows  # loads scikit-learn, as models do
-
-            name = options["probs"][0]
-            file = open_table(name, *remembered(artefact, name, options["sep"], options["encoding"]), quiet)
-            names = {name: options[name] for name in ("row_id", "groups", "trust", "batch_rows", "u", "same_dialect")}
-            done = predict_rows(file, artefact, asked, target, **names, progress=not quiet, **more)
-        else:
-            _, source = sources_of(options, label, quiet)
-            loaded = load_artefact(artefact, options["trust"])
-            with counting(source.file.rows, "rows", not quiet) as counter:
-                how = (options["normalize"], options["u"], options["same_dialect"])
-                done = predict_file(source, loaded, alphas, target, counter, *how, **more)
+    with target_of(out, may_be_output=True) as target:
+        check_other_files([target], [*names, label, calibration])
+        file = open_file(names[0], *remembered(artefact, names[0], options["sep"], options["encoding"]), quiet)
+        done = predict_file(file, *asked, target, not quiet, assurance_of(options), options)
     done["out"] = out
     show(done, in_words(done, out), quiet, as_json, err=out == "-")
 
@@ -359,7 +337,7 @@ def export(out: str, calibration: str, alphas: tuple[Any, ...], quiet: bool, as_
     from aptset.cli.artefacts import load_artefact
     from aptset.onnx import export as write
 
-    loaded = load_artefact(check_artefact(artefact_of(calibration), calibration), options.pop("trust"))
+    loaded = load_artefact(artefact_of(calibration), options.pop("trust"))
     written = write(loaded, out, list(alphas), assurance=assurance_of(options), **options)
     facts = {entry.key: entry.value for entry in written.metadata_props} | {"out": out}
     words = f"{out}: alpha={facts['alpha']}, promised coverage {facts['guarantee']}, {facts['n']} calibration samples"
@@ -367,18 +345,3 @@ def export(out: str, calibration: str, alphas: tuple[Any, ...], quiet: bool, as_
 
 
 COMMANDS = [calibrate, predict, accept, export]
-
-
-@contextmanager
-def to_standard_output(out: str) -> Iterator[Path]:
-    """Give the path to write to; for - a temporary CSV, which goes to standard output when all went well."""
-    if out != "-":
-        with target_of(out) as path:
-            yield path
-        return
-    with tempfile.TemporaryDirectory(prefix="aptset-out-") as folder:
-        path = Path(folder) / "sets.csv"
-        yield path
-        with path.open("rb") as file:
-            shutil.copyfileobj(file, sys.stdout.buffer)
-        sys.stdout.flush()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,13 @@ from aptset.calibration.labelled_rows import LabelledRequest, score_labels
 from aptset.calibration.online_state import Numbering
 from aptset.calibration.weights import EQUAL, ImportanceWeights
 from aptset.cli.artefacts import imported_score
-from aptset.cli.files import Batch, ProbabilityFile, check_same_classes, check_some_labelled, shifted_rows
+from aptset.cli.files import Batch, OnRows, ProbabilityFile, check_some_labelled, shifted_rows
 from aptset.cli.writing import write_decisions
 from aptset.conformal.importance import check_some_weight
 from aptset.core.labels import Coded
 from aptset.core.randomization import check_ids
 from aptset.kernels.rows import CALIBRATION
 from aptset.scores.conformity import AUTO, check_conformity
-
-OnRows = Callable[[int], None]
 
 
 def calibrate_files(
@@ -91,23 +89,20 @@ def labelled_batches(
     ``may_be_unknown`` need not be classes.
     """
     path, n_labelled = None, 0
-    for source in sources:
-        path = source.path
-        classes = source.classes()
-        wanted = classes if wanted is None else wanted
-        order = None if classes == wanted else check_same_classes(source.path, classes, wanted)
+    for each in sources:
+        source = each if wanted is None else replace(each, known=wanted)
+        path, wanted = source.path, source.classes
         for batch in source.batches():
-            may_be = [*classes, *([] if skipped is None else [None])]
+            may_be = [*wanted, *([] if skipped is None else [None])]
             if may_be_unknown and batch.labels is not None:
                 may_be += [label for label in batch.labels.values if label is not None]
             check_labels_present(source.path, batch.labels, batch.start, may_be, str(source.label))
             if skipped is not None:
                 n_rows, batch = len(batch.probabilities), batch.labelled()
                 skipped.append(n_rows - len(batch.probabilities))
-            rows = batch.probabilities
-            n_labelled += len(rows)
-            if len(rows):
-                yield source, batch if order is None else batch._replace(probabilities=rows[:, order]), wanted
+            n_labelled += len(batch.probabilities)
+            if len(batch.probabilities):
+                yield source, batch, wanted
     if path is not None:
         check_some_labelled(path, n_labelled, n_labelled + sum(skipped or [0]))
 
@@ -210,12 +205,11 @@ def accept_files(
     names = [str(name) for name in (() if rule.reading.classes is None else rule.reading.classes.tolist())]
     matrices, tables, groups, ids, logits = [], [], list[Any](), list[Any](), False
     for each in sources:
-        source = each.for_classes(names)
-        order = check_same_classes(source.path, source.classes(), names)
+        source = replace(each, known=names)
         if source.file.rows == 0:
-            tables.append(pa.table({name: pa.array([], pa.null()) for name in source.other_columns()}))
+            tables.append(pa.table({name: pa.array([], pa.null()) for name in source.other_columns}))
         for batch in source.batches(may_be_empty=True):
-            matrices.append(batch.probabilities[:, order])
+            matrices.append(batch.probabilities)
             tables.append(pa.table(batch.others))
             groups += batch.groups or []
             ids += batch.ids or []

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,12 +14,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from aptset import Evaluation, evaluate
-from aptset.arrow.formats import TableFile, check_row_count, check_rows_present, in_whole_blocks, table_file
+from aptset.arrow.formats import BATCH_ROWS, TableFile, check_row_count, check_rows_present, in_whole_blocks, table_file
 from aptset.arrow.sources import as_texts
 from aptset.cli.artefacts import beside_the_user, load_run
 from aptset.cli.columns import Plan
-from aptset.cli.files import about_skipped, check_columns, check_distinct_columns, check_some_labelled, shifted_rows
-from aptset.cli.prediction_jobs import forms_of, named_as, write_nothing
+from aptset.cli.files import about_skipped, check_distinct_columns, check_some_labelled, lacks, shifted_rows
+from aptset.cli.prediction_jobs import Piece, levels_of, write_sets
 from aptset.cli.probability_jobs import errors_by_name
 from aptset.cli.stores import new_folder
 from aptset.cli.tables import (
@@ -30,18 +30,14 @@ from aptset.cli.tables import (
     labels_among,
     some_of,
 )
-from aptset.cli.writing import CONFIDENCE, SetsWriter, columns_of_decisions, write_decisions
+from aptset.cli.writing import columns_of_decisions, write_decisions
 from aptset.core.labels import as_objects
-from aptset.core.levels import check_level
 from aptset.core.randomization import all_at_once
 from aptset.core.runner import counting
 from aptset.estimator.fitted import SetsOfPieces
 from aptset.estimator.storage import check_table, load_folder
 
 _ALL = 1 << 62
-
-
-_AT_ONCE = 65_536  # rows that are predicted at once where nobody says how many
 
 
 @dataclass(frozen=True)
@@ -71,12 +67,17 @@ class NewTable:
         plan = Plan.of_json(table["columns"])
         new = cls(file, plan, row_id or table["id"], groups or table["groups"])
         check_distinct_columns(file.path, file.names)
-        names = [*file.names, *file.key_columns(0)]
         wanted = [name for name in (*plan.names(), new.row_id, new.groups) if name is not None]
-        missing = [name for name in wanted if name not in names]
-        what = f"the columns that the model was trained on; missing: {some_of(missing)}"
-        check_columns(file.path, not missing, what, names, missing)
+        missing = [name for name in wanted if name not in file.all_names]
+        if missing:
+            what = f"the columns that the model was trained on; missing: {some_of(missing)}"
+            raise lacks(file.path, what, file.all_names, missing)
         return new
+
+    @property
+    def other_columns(self) -> list[str]:
+        """The columns that travel along: all that the file has."""
+        return self.file.names
 
     def whole(self) -> NewRows:
         """Return all rows at once."""
@@ -125,57 +126,27 @@ class NewTable:
         return table
 
 
-def predict_rows(
-    file: TableFile,
-    folder: Path,
-    alphas: Sequence[Any] | None,
-    out: Path,
-    row_id: str | None,
-    groups: str | None,
-    trust: Sequence[str],
-    batch_rows: int,
-    progress: bool,
-    u: Literal["fresh"] | None = None,
-    same_dialect: bool = False,
-    assurance: Any = None,
-    confidence: bool = False,
-) -> dict[str, Any]:
-    """Write the sets of raw rows, piece by piece; all their columns travel along."""
-    classifier, facts = load_run(folder, trust)
-    new, more = NewTable.of(file, facts, row_id, groups), {"assurance": assurance, "confidence": confidence}
-    return predict_table(new, classifier, alphas, out, batch_rows, progress, u, same_dialect, **more)
+class RowSets:
+    """Sets of files of raw rows, by the classifier of a run; it has the members of ``prediction_jobs.MatrixSets``."""
 
+    def __init__(self, folder: Path, alphas: Sequence[Any] | None, options: Mapping[str, Any], assurance: Any) -> None:
+        self._classifier, self._facts = load_run(folder, options["trust"])
+        self._options = options
+        self.alphas = [self._classifier.alpha] if alphas is None else list(alphas)
+        self._levels = levels_of(self.alphas, self._classifier.calibration_, assurance)
+        self.classes, self.confidence = self._classifier.classes_.tolist(), bool(options["confidence"])
 
-def predict_table(
-    table: NewTable,
-    classifier: Any,
-    alphas: Sequence[Any] | None,
-    out: Path,
-    batch_rows: int,
-    progress: bool,
-    u: Literal["fresh"] | None = None,
-    same_dialect: bool = False,
-    is_part: bool = False,
-    assurance: Any = None,
-    confidence: bool = False,
-) -> dict[str, Any]:
-    """Write the sets of the rows of a file; fresh u takes the place of ids."""
-    asked = [classifier.alpha] if alphas is None else list(alphas)
-    levels = [check_level(named_as(alpha, classifier.calibration_), assurance) for alpha in asked]
-    classes, rows = classifier.classes_.tolist(), table.file.rows
-    pieces, more = SetsOfPieces(classifier, levels, rows, confidence), CONFIDENCE if confidence else ()
-    forms = forms_of(table.file, out, same_dialect, is_part)
-    sets_writer = SetsWriter(out, table.file.names, classes, asked, *forms, more)
-    with sets_writer as writer, counting(rows, "rows", progress) as count:
-        if rows == 0:
-            write_nothing(writer, table.file.names, classes, len(levels), confidence)
-            return writer.done()
-        for piece in table.pieces(batch_rows):
-            sets = pieces.of(piece.features, piece.groups, piece.ids if u is None else None, u)
-            writer.write(piece.others, sets, pieces.confidence)
-            count(len(sets[0]))
-        pieces.finish()
-    return writer.done()
+    def source(self, file: TableFile) -> NewTable:
+        """Return the file as the classifier takes it."""
+        return NewTable.of(file, self._facts, self._options["row_id"], self._options["groups"])
+
+    def pieces(self, table: NewTable) -> Iterator[Piece]:
+        """Yield the rows of a file with their sets; fresh u takes the place of ids."""
+        made, u = SetsOfPieces(self._classifier, self._levels, table.file.rows, self.confidence), self._options["u"]
+        for rows in table.pieces(self._options["batch_rows"]):
+            sets = made.of(rows.features, rows.groups, rows.ids if u is None else None, u)
+            yield rows.others, sets, made.confidence
+        made.finish()
 
 
 def labelled_rows(
@@ -200,9 +171,9 @@ def labelled_rows(
 
 def check_has_labels(file: TableFile, target: str) -> None:
     """Refuse a file without the labels that a look at coverage needs."""
-    names = [*file.names, *file.key_columns(0)]
-    what = f"the labels, in a column {target!r}, to compare the sets with"
-    check_columns(file.path, target in names, what, names, [target])
+    if target not in file.all_names:
+        what = f"the labels, in a column {target!r}, to compare the sets with"
+        raise lacks(file.path, what, file.all_names, [target])
 
 
 def check_some_known(path: Path, column: str, labels: Any, classes: Sequence[Any]) -> None:
@@ -239,11 +210,13 @@ def with_sets(
     """Return a file as it is if it has sets; raw rows with the sets that the classifier of a folder makes of them."""
     if has_sets(file):
         return file
-    classifier, facts = load_run(folder, trust)
+    options: dict[str, Any] = {"trust": trust, "groups": groups, "batch_rows": BATCH_ROWS}
+    options |= {"row_id": None, "u": None, "confidence": False}
+    made = RowSets(folder, [alpha], options, None)
     check_has_labels(file, label)
     path = new_folder() / f"{file.path.stem}.parquet"
-    table = NewTable.of(file, facts, None, groups)
-    predict_table(table, classifier, [alpha], path, _AT_ONCE, progress, is_part=True)
+    with counting(file.rows, "rows", progress) as on_rows:
+        write_sets(made, file, path, on_rows, is_part=True)
     return table_file(path)
 
 

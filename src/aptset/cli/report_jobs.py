@@ -17,7 +17,7 @@ from aptset.arrow.sources import as_texts
 from aptset.audits.audit import Audit, about_new_labels
 from aptset.audits.compare import Comparison
 from aptset.cli.demo import demo_classifier
-from aptset.cli.files import ProbabilityFile, about_skipped, check_columns
+from aptset.cli.files import ProbabilityFile, about_skipped, lacks
 from aptset.cli.models import make_model, takes_raw_columns
 from aptset.cli.prediction_jobs import check_weights_wanted
 from aptset.cli.probability_jobs import all_rows, labelled_batches, named
@@ -80,7 +80,8 @@ def report_folder(
     of_rows |= {"alpha": alpha, "title": title, "progress": progress, "remarks": rows.remarks, "assurance": assurance}
     if cluster is not None:
         table = file.table((cluster,))
-        check_columns(file.path, cluster in table.column_names, f"a column {cluster!r}", table.column_names, [cluster])
+        if cluster not in table.column_names:
+            raise lacks(file.path, f"a column {cluster!r}", table.column_names, [cluster])
         members = as_objects(as_texts(table[cluster]))[rows.numbers]
         of_rows["clusters"] = named(members.tolist(), cluster)
     of_rows |= _for_classes(classifier.classes_, **of_page)

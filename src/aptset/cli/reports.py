@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from aptset.cli.inputs import artefact_of, check_artefact, files_read, open_only, open_table, remembered, sources_of
+from aptset.cli.inputs import artefact_of, files_read, open_only, open_table, remembered, sources_of
 from aptset.cli.options import (
     ALPHAS,
     AS_JSON,
@@ -138,15 +138,10 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
     from aptset.cli.table_jobs import Settings, evaluations_as_json
     from aptset.core.files import check_other_files
 
-    page, title, alpha, artefact = (
-        Path(out),
-        options["title"],
-        options["alphas"][0],
-        artefact_of(options["calibration"]),
-    )
+    page, title, alpha, calibration = Path(out), options["title"], options["alphas"][0], options["calibration"]
     dialect, skips = (options["sep"], options["encoding"], quiet), options["skip_unlabelled"]
     sure = None if options["target"] is not None else assurance_of(options)
-    check_other_files([page], [*files_read({"probs": probs}, options["label"]), options["calibration"]])
+    check_other_files([page], [*files_read({"probs": probs}, options["label"]), calibration])
     tree, of_page = options.pop("taxonomy"), {"extra_metrics": options.pop("extra_metrics")}
     of_page |= {} if tree is None else {"taxonomy": read_taxonomy(tree, quiet)}
     if not probs:
@@ -158,7 +153,7 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
         content = evaluations_as_json(result.evaluations, out=out)
         show(content, f"{result.text()}\n\nWritten: {out}", quiet, as_json)
         return
-    elif is_given("calibration") and check_artefact(artefact, options["calibration"]).is_dir():
+    elif is_given("calibration") and (artefact := artefact_of(calibration)).is_dir():
         asked = alpha if is_given("alphas") else None
         file = open_only(probs, *dialect, artefact)
         of_rows = (asked, page, title, options["trust"], not quiet, sure, skips, options["cluster"])
@@ -166,10 +161,10 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
     elif options["label"] is not None:
         sources, one = sources_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"], quiet)
         called, total = (probs[0], None) if one is None else (one.path.name, one.file.rows)
-        calibration = load_artefact(artefact, options["trust"])
+        loaded = load_artefact(artefact_of(calibration), options["trust"])
         settled = (alpha, page, title, options["normalize"], one is not None and not quiet, sure, skips)
         label = options["label"]
-        made = reportjob.report_probabilities(sources, called, label, total, calibration, *settled, **of_page)
+        made = reportjob.report_probabilities(sources, called, label, total, loaded, *settled, **of_page)
     else:
         raise click.UsageError("FILE needs --target COLUMN (a table), -c FOLDER, or --label COLUMN with -c ARTEFACT.")
     show(evaluation_as_json(made.evaluation, out=out), f"{made.evaluation!r}\n\nWritten: {out}", quiet, as_json)
@@ -248,7 +243,7 @@ def audit(table: str, out: str, folder: str | None, alphas: tuple[float, ...], *
     from aptset.cli.artefacts import imported_score
     from aptset.cli.report_jobs import audit_table, verdicts_as_json
 
-    run = None if folder is None else check_artefact(artefact_of(folder), folder)
+    run = None if folder is None else artefact_of(folder)
     if (run is None) == (options["target"] is None):
         raise click.UsageError("TABLE needs --target COLUMN, the column to predict, or -c FOLDER, which knows it.")
     file = open_table(table, *remembered(run, table, options["sep"], options["encoding"]), options["quiet"])

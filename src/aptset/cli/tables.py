@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 from aptset.arrow.formats import TableFile
 from aptset.arrow.sources import TRUTH, as_texts, plain_label
 from aptset.cli.columns import Plan, Writing, is_missing, plan_columns
-from aptset.cli.files import about_skipped, check_columns, check_distinct_columns, check_some_labelled, shifted_rows
+from aptset.cli.files import about_skipped, check_distinct_columns, check_some_labelled, lacks, shifted_rows
 from aptset.cli.models import takes_raw_columns
 from aptset.core.dates import Times, read_times
 from aptset.core.groups import is_grouping
@@ -168,11 +168,13 @@ def read_rows(
     names = guessed.column_names
     check_distinct_columns(path, names)
     for name in (target, groups if is_column else None, left_out, cluster, *choice.drop, *choice.features):
-        check_columns(path, name is None or name in names, f"a column {name!r}", names, [str(name)])
+        if name is not None and name not in names:
+            raise lacks(path, f"a column {name!r}", names, [name])
     others = guessed.select([name for name in names if name not in (target, left_out, cluster)])
     others, writing = _as_written(file, others, choice.writing)
     plan = _with_all(plan_columns(others, choice.drop, choice.features, choice.keep_text, writing), raw)
-    check_columns(path, len(plan.used) > 0, _nothing_left(plan), names)
+    if not plan.used:
+        raise lacks(path, _nothing_left(plan), names)
     # Read once more: as a label or a group a number is a text, as a feature it stays a number.
     table = file.table((target, *plan.texts)) if file.is_text else guessed
     texts = as_texts(table[target])
@@ -327,9 +329,10 @@ def model_for(path: Path, plan: Plan, model: Any, calibrations: Sequence[str]) -
     if "out-of-bag" not in calibrations:
         return plan.pipeline(model)
     others = plan.names("category", "date", "text")
-    wanted = "columns of numbers alone for --calibration out-of-bag"
-    way_out = f"leave out {some_of(others)} (--drop), or pass --calibration bootstrap"
-    check_columns(path, not others, f"{wanted}; {way_out}", plan.names())
+    if others:
+        way_out = f"leave out {some_of(others)} (--drop), or pass --calibration bootstrap"
+        what = f"columns of numbers alone for --calibration out-of-bag; {way_out}"
+        raise lacks(path, what, plan.names())
     return model
 
 

@@ -71,6 +71,11 @@ class TableFile(ABC):
             return list(self.schema.names)
 
     @cached_property
+    def all_names(self) -> list[str]:
+        """The names of the columns, and then of those that the folders of the file stand for."""
+        return [*self.names, *(name for name, _ in self.keys if name not in self.names)]
+
+    @cached_property
     def rows(self) -> int | None:
         """How many rows there are; None where only reading them tells."""
         with self.errors():
