@@ -46,7 +46,8 @@ from sklearn.tree import DecisionTreeClassifier
 import aptset
 from aptset.cli.main import main
 from aptset.estimator.storage import FACTS
-from aptset.estimator.stored_models import check_trees, check_vouched, lives_there, vouched
+from aptset.estimator.stored_models import check_vouched, lives_there, vouched
+from aptset.estimator.stored_trees import check_trees
 from forging import change
 
 X, codes = load_iris(return_X_y=True)

@@ -19,8 +19,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from aptset.arrow.sources import as_texts
-from aptset.core.dates import MISSING, readings_of, way_of
-from aptset.estimator.columns import AsText, DateParts, OneText, dates_of, text_of
+from aptset.core.dates import MISSING, dates_of, readings_of, way_of
+from aptset.estimator.columns import AsText, DateParts, OneText, text_of
 
 Kind = Literal["number", "category", "date", "text"]
 MOST_VALUES = 100  # of a category; more different texts are names, ids or prose

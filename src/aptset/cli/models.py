@@ -18,7 +18,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from aptset.cli.artefacts import beside_the_user
 from aptset.core.files import check_exists
-from aptset.estimator.stored_models import check_trees, check_vouched, need_skops
+from aptset.estimator.stored_models import check_vouched, need_skops
+from aptset.estimator.stored_trees import check_trees
 
 
 def unknown_model(name: str, names: list[str]) -> ValueError:

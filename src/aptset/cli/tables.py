@@ -20,11 +20,10 @@ from aptset.arrow.sources import TRUTH, as_texts, plain_label
 from aptset.cli.columns import Plan, Writing, is_missing, plan_columns
 from aptset.cli.files import about_skipped, check_distinct_columns, check_some_labelled, lacks, shifted_rows
 from aptset.cli.models import takes_raw_columns
-from aptset.core.dates import Times, read_times
+from aptset.core.dates import Times, dates_of, read_times
 from aptset.core.groups import is_grouping
 from aptset.core.labels import as_objects
 from aptset.core.validate import warn_caller
-from aptset.estimator.columns import dates_of
 
 WAY_OF_DATES = "Pass --dates day-first, or --dates month-first."
 

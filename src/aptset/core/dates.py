@@ -225,3 +225,16 @@ def _decided(plain: list[Any], readings: dict[Any, Reading], name: str, way: Way
             f"{row}, for instance. {way_out}"
         )
     return way
+
+
+def dates_of(column: Any, how: str) -> Any:
+    """Return a column of dates, written so or year first, in UTC; those that cannot be read are missing."""
+    way = MONTH_FIRST if how.startswith("%m") else DAY_FIRST if how.startswith("%d") else how  # as older folders say it
+    moments: dict[Any, Any] = {}
+    for value in column.drop_duplicates().tolist():
+        day_first, month_first = readings_of(value)
+        chosen = month_first if way == MONTH_FIRST else day_first
+        is_open = way not in (DAY_FIRST, MONTH_FIRST) and day_first != month_first
+        moments[value] = None if chosen is None or is_open else chosen.astimezone(UTC).replace(tzinfo=None)
+    dates = np.array([moments.get(value) for value in column.tolist()], dtype="datetime64[us]")
+    return type(column)(dates, index=column.index)

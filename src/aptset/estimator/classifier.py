@@ -13,10 +13,12 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, _routi
 
 from aptset import LabelBands, PredictionSets
 from aptset.conformal.scheme import Scheme
-from aptset.core.levels import Assurance, strictest
+from aptset.core.labels import as_labels, check_length, columns_of
+from aptset.core.levels import Assurance, check_level, strictest
 from aptset.core.randomization import NewU
 from aptset.core.tables import html_note
 from aptset.core.validate import answers_foreign_keywords, warn_caller
+from aptset.estimator.checks import are_things
 from aptset.estimator.fitted import Fitted
 from aptset.estimator.learning import fit, fit_and_predict, prepare
 from aptset.estimator.predicting import Answering
@@ -214,7 +216,7 @@ class ConformalClassifier(Answering):
         ConformalClassifier
             The fitted classifier itself.
         """
-        alpha = self._asked_one(None, None)
+        alpha = check_level(self.alpha, self.assurance)
         rule, training, promises = prepare(self, X, y, groups, u, ids, self._route(fit_params), clusters)
         self._levels([alpha], promises)  # a promise that cannot be kept is refused before anything is fitted
         warn_unseen_labels(rule.unseen_label_chance, strictest([alpha]))
@@ -290,6 +292,27 @@ class ConformalClassifier(Answering):
         self._fitted()
         save_classifier(self, Path(folder))
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows whose label is guessed right; labels may be of any kind that ``fit`` takes.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> from datetime import date
+        >>> from sklearn.naive_bayes import GaussianNB
+        >>> X, days = [[0.0], [0.1], [3.0], [3.1]] * 5, [date(2024, 1, 1)] * 2 + [date(2024, 1, 2)] * 2
+        >>> aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X, days * 5).score(X, days * 5)
+        1.0
+        """
+        from sklearn.metrics import accuracy_score  # slow to load
+
+        guesses, labels = self.predict(X), y
+        if are_things(guesses):  # scikit-learn measures numbers and texts alone
+            labels = as_labels(y, "y")
+            check_length(labels, len(guesses), "y")
+            guesses, labels = (columns_of(named, self.classes_) for named in (guesses, labels))
+        return float(accuracy_score(labels, guesses, sample_weight=sample_weight))
+
     def _keep(self, fitted: Fitted) -> Self:
         """Write the fitted attributes, all at once: everything has worked."""
         self.fitted_, self.classes_, self.models_ = fitted, fitted.rule.classes, fitted.models
@@ -343,8 +366,7 @@ class ConformalClassifier(Answering):
         if not hasattr(self, "fitted_"):
             return settings
         try:
-            (level,) = self._levels([self._asked_one(None, None)], self.fitted_.promises)
-            promise = self.fitted_.promise_in_words(level)
+            promise = self.fitted_.promise_in_words(self._level()[1])
         except (TypeError, ValueError) as error:  # settings changed since fit: show them all the same
             promise = str(error)
         return f"{settings}\n# {self.fitted_.in_words()}: {promise}"

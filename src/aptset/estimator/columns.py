@@ -7,8 +7,8 @@ row of the notebook: the same u, and the same model input. Transformers of texts
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC
 from decimal import Decimal
 from numbers import Real
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
-from aptset.core.dates import DAY_FIRST, MONTH_FIRST, readings_of
+from aptset.core.dates import dates_of
 from aptset.core.row_seeds import is_missing
 from aptset.core.store import is_storable
 from aptset.core.tables import Backend, is_table, iterate_columns, library_of, names_of_columns
@@ -98,8 +98,11 @@ class NamedColumns:
         Records, a list of dictionaries, become a frame, and frames of another library one of the library of ``fit``:
         models tell a null of polars from a NaN of pandas.
         """
-        X = self._of_records(X) if self.columns and _are_records(X) else X
-        if not self.columns or not is_table(X):
+        if not self.columns:
+            return X
+        if isinstance(X, list | tuple) and len(X) > 0 and all(isinstance(row, Mapping) for row in X):
+            X = self._of_records(X)
+        if not is_table(X):
             return X
         names = names_of_columns(X)
         known = set(names)
@@ -191,10 +194,6 @@ def _ask(model: Any, attribute: str) -> Any:
         return None
 
 
-def _are_records(X: Any) -> bool:
-    return isinstance(X, list | tuple) and len(X) > 0 and all(isinstance(row, Mapping) for row in X)
-
-
 def _select(X: Any, names: list[Any]) -> Any:
     if hasattr(X, "iloc"):
         return X[names]
@@ -203,17 +202,11 @@ def _select(X: Any, names: list[Any]) -> Any:
     return nw.from_native(X, eager_only=True).select(names).to_native()
 
 
-def _kind_of_type(kind: Any) -> str:
-    """Return one word for a type, whatever library it is of."""
-    word = str(kind).lower()
-    for bracket in "([<":
-        word = word.partition(bracket)[0]
-    return _TYPES.get(word, word)
-
-
 def _kinds_of(X: Any) -> list[str]:
+    """Return one word for the type of each column, whatever library it is of."""
     types = X.schema.types if hasattr(X, "column_names") else X.dtypes
-    return [_kind_of_type(kind) for kind in types]
+    words = (re.split(r"[(\[<]", str(kind).lower(), maxsplit=1)[0] for kind in types)
+    return [_TYPES.get(word, word) for word in words]
 
 
 def _column_of(X: Any, name: Any) -> ColumnOfFit:
@@ -253,8 +246,6 @@ def _retyped(X: Any, column: ColumnOfFit, kind: str) -> Any:
 
 def _as_numbers(values: Any, wanted: str, kind: str) -> Any:
     """Return numbers of the wanted type; as float64 where some are missing, None where some are no numbers."""
-    import pandas as pd
-
     if kind in NUMBERS:
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
     elif kind == "object" and all(is_missing(one) or isinstance(one, Real | Decimal | np.bool_) for one in values):
@@ -264,7 +255,7 @@ def _as_numbers(values: Any, wanted: str, kind: str) -> Any:
     with np.errstate(all="ignore"):
         cast = numbers.astype(wanted)
     same = np.array_equal(cast.astype(np.float64), numbers, equal_nan=True)
-    return pd.Series(cast if same else numbers, index=values.index)
+    return type(values)(cast if same else numbers, index=values.index)
 
 
 def _as_category(values: Any, column: ColumnOfFit) -> Any:
@@ -274,11 +265,8 @@ def _as_category(values: Any, column: ColumnOfFit) -> Any:
     if column.categories is None:
         return None
     if hasattr(values, "cat") and values.cat.categories.tolist() == column.categories:
-        return (
-            None
-            if bool(values.cat.ordered) == column.ordered
-            else values.cat.set_categories(column.categories, ordered=column.ordered)
-        )
+        is_same = bool(values.cat.ordered) == column.ordered
+        return None if is_same else values.cat.set_categories(column.categories, ordered=column.ordered)
     listed = [None if is_missing(value) else value for value in values.tolist()]
     known = set(column.categories)
     others = [value for value in dict.fromkeys(listed) if value is not None and value not in known]
@@ -288,19 +276,15 @@ def _as_category(values: Any, column: ColumnOfFit) -> Any:
 
 def _as_text(values: Any, column: ColumnOfFit, kind: str) -> Any:
     """Return texts as ``fit`` had them: missing ones None or NaN, as they were there."""
-    import pandas as pd
-
-    if kind == "text" and not column.has_none:
-        return None
-    if kind not in ("text", "object", "category"):
+    if (kind == "text" and not column.has_none) or kind not in ("text", "object", "category"):
         return None
     listed = [None if is_missing(value) else value for value in values.tolist()]
     if not all(value is None or isinstance(value, str) for value in listed):
         return None
     if column.has_none:
-        return pd.Series(listed, index=values.index, dtype=object)
+        return type(values)(listed, index=values.index, dtype=object)
     blank = [np.nan if value is None else value for value in listed]
-    return pd.Series(blank, index=values.index, dtype=pd.Series(["text"]).dtype)
+    return type(values)(blank, index=values.index, dtype=type(values)(["text"]).dtype)
 
 
 def _as_dates(values: Any) -> Any:
@@ -401,8 +385,9 @@ class DateParts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.array([f"{name} ({part})" for name in self.feature_names_in_ for part in parts], dtype=object)
 
     def _days(self, X: Any, j: int) -> NDArray[np.float64]:
-        dates = dates_of(X.iloc[:, j], self.formats[j])
-        return days_of(dates)
+        """Return days since 1970, missing ones NaN."""
+        since = dates_of(X.iloc[:, j], self.formats[j]) - np.datetime64("1970-01-01")
+        return np.asarray(since.dt.total_seconds(), dtype=np.float64) / 86400.0
 
 
 class OneText(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -425,30 +410,7 @@ class OneText(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 def text_of(value: Any) -> Any:
     """Return a value as text, NaN for a missing one."""
-    import pandas as pd
-
-    if np.ndim(value) == 0 and pd.isna(value):
+    if is_missing(value):
         return np.nan
     text = str(value)
     return _TRUTH.get(text.lower(), text)
-
-
-def dates_of(column: Any, how: str) -> Any:
-    """Return a column of dates, written so or year first, in UTC; those that cannot be read are missing."""
-    import pandas as pd
-
-    way = MONTH_FIRST if how.startswith("%m") else DAY_FIRST if how.startswith("%d") else how  # as older folders say it
-    moments: dict[Any, Any] = {}
-    for value in column.drop_duplicates().tolist():
-        day_first, month_first = readings_of(value)
-        chosen = month_first if way == MONTH_FIRST else day_first
-        is_open = way not in (DAY_FIRST, MONTH_FIRST) and day_first != month_first
-        moments[value] = None if chosen is None or is_open else chosen.astimezone(UTC).replace(tzinfo=None)
-    dates = np.array([moments.get(value) for value in column.tolist()], dtype="datetime64[us]")
-    return pd.Series(dates, index=column.index)
-
-
-def days_of(dates: Any) -> NDArray[np.float64]:
-    """Return days since 1970, missing ones NaN."""
-    seconds = (dates - np.datetime64("1970-01-01")).dt.total_seconds()
-    return np.asarray(seconds, dtype=np.float64) / 86400.0

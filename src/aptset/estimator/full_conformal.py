@@ -9,7 +9,9 @@ and decremental learning"). Votes are ratios of whole numbers and kernels whole 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,11 +31,24 @@ from aptset.estimator.fitting import Samples, Training, fresh
 from aptset.estimator.models import LabelledModel
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
+from aptset.kernels.rows import Rows
 
 Whole = NDArray[np.int64]
 _CELLS = 2**20  # distances, or probabilities of pairs of rows, that are held at a time
 _UNIT = 2**44  # what a kernel at distance 0 counts
-_KERNELS = ("gaussian", "exponential", "tophat", "linear", "epanechnikov")
+_KERNELS: dict[str, Callable[[Floats], Floats]] = {  # of squared distances in bandwidths; 1 at distance 0
+    "gaussian": lambda squares: np.exp(-0.5 * squares),
+    "exponential": lambda squares: np.exp(-np.sqrt(squares)),
+    "tophat": lambda squares: (squares < 1).astype(np.float64),
+    "linear": lambda squares: np.maximum(1 - np.sqrt(squares), 0),
+    "epanechnikov": lambda squares: np.maximum(1 - squares, 0),
+}
+
+
+def _blocks(n_rows: int, cells: int) -> list[slice]:
+    """Return blocks of rows, each of which takes so many cells, that are worked on at a time."""
+    step = max(1, _CELLS // max(1, cells))
+    return [slice(start, start + step) for start in range(0, n_rows, step)]
 
 
 def distances(rows: Floats, others: Floats, power: float) -> Floats:
@@ -61,8 +76,9 @@ class Joined:
     probabilities: Floats  # of the new rows among the training rows
     row: NDArray[np.intp]  # the new row of each pair
     other: NDArray[np.intp]  # and the training row
-
-    changed: Any  # from a label that the new row has to the probabilities of the training row of each pair
+    changed: Callable[
+        [int], Floats
+    ]  # from a label that the new row has to the probabilities of the training row of each pair
 
 
 class Among(ABC):
@@ -70,9 +86,8 @@ class Among(ABC):
 
     def __init__(self, X: Floats, y: Whole, n_classes: int) -> None:
         self.X, self.y, self.n_classes = X, y, n_classes
-        step = max(1, _CELLS // max(len(y), 1))
-        blocks = [np.arange(start, min(start + step, len(y))) for start in range(0, len(y), step)]
-        self.probabilities = np.concatenate([self._learn(rows) for rows in blocks])
+        every = np.arange(len(y))
+        self.probabilities = np.concatenate([self._learn(every[block]) for block in _blocks(len(y), len(y))])
 
     @abstractmethod
     def _learn(self, rows: NDArray[np.intp]) -> Floats:
@@ -114,9 +129,7 @@ class Neighbours(Among):
         away = distances(self.X[rows], self.X, self.power)
         away[np.arange(len(rows)), rows] = np.inf
         self.last[rows] = last = np.partition(away, self.k - 1, axis=1)[:, self.k - 1]
-        before = np.full(len(rows), -np.inf)
-        if self.k > 1:
-            before = np.partition(away, self.k - 2, axis=1)[:, self.k - 2]
+        before = np.partition(away, self.k - 2, axis=1)[:, self.k - 2] if self.k > 1 else np.full(len(rows), -np.inf)
         self.before[rows] = before
         is_other = np.isfinite(away)
         self.below[rows] = self.by_class((away < last[:, None]) & is_other)
@@ -166,19 +179,15 @@ class Kernels(Among):
         self.sums = np.zeros((len(y), n_classes), dtype=np.int64)
         super().__init__(X, y, n_classes)
 
-    def of(self, rows: Floats) -> Whole:
-        """Return the kernel between rows and training rows in whole units."""
-        return kernel_units(distances(rows / self.bandwidth, self.X / self.bandwidth, 2), self.kernel)
-
     def _learn(self, rows: NDArray[np.intp]) -> Floats:
-        kernels = self.of(self.X[rows])
+        kernels = kernel_units(self.X[rows], self.X, self.kernel, self.bandwidth)
         kernels[np.arange(len(rows)), rows] = 0
         self.sums[rows] = self.by_class(kernels)
         return shares_of(self.sums[rows])
 
     def join(self, X: Floats) -> Joined:
         """Return what new rows change: the sums of all rows within reach of the kernel."""
-        kernels = self.of(X)
+        kernels = kernel_units(X, self.X, self.kernel, self.bandwidth)
         row, other = np.nonzero(kernels)
         reached = kernels[row, other]
 
@@ -190,16 +199,9 @@ class Kernels(Among):
         return Joined(shares_of(self.by_class(kernels)), row, other, changed)
 
 
-def kernel_units(squares: Floats, kernel: str) -> Whole:
-    """Return a kernel of squared distances in bandwidths, in whole units; 1 at distance 0."""
-    if kernel == "gaussian":
-        values = np.exp(-0.5 * squares)
-    elif kernel == "exponential":
-        values = np.exp(-np.sqrt(squares))
-    elif kernel == "tophat":
-        values = (squares < 1).astype(np.float64)
-    else:
-        values = np.maximum(1 - (squares if kernel == "epanechnikov" else np.sqrt(squares)), 0)
+def kernel_units(rows: Floats, others: Floats, kernel: str, bandwidth: float) -> Whole:
+    """Return the kernel between rows and others in whole units."""
+    values = _KERNELS[kernel](distances(rows / bandwidth, others / bandwidth, 2))
     units: Whole = np.rint(values * _UNIT).astype(np.int64)
     return units
 
@@ -251,7 +253,7 @@ class KernelDensityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         y : array
             Their labels.
         """
-        validate.one_of(self.kernel, _KERNELS, "kernel")
+        validate.one_of(self.kernel, tuple(_KERNELS), "kernel")
         validate.number(self.bandwidth, "bandwidth", "must be a positive number", lambda value: 0 < value < np.inf)
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
@@ -263,12 +265,9 @@ class KernelDensityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         """Return one probability per class; equal ones for rows that no training row reaches."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        said, step = np.empty((len(X), len(self.classes_))), max(1, _CELLS // len(self.X_))
         members = np.eye(len(self.classes_), dtype=np.int64)[self.y_]
-        for start in range(0, len(X), step):
-            away = distances(X[start : start + step] / self.bandwidth, self.X_ / self.bandwidth, 2)
-            said[start : start + step] = shares_of(kernel_units(away, self.kernel) @ members)
-        return said
+        units = (kernel_units(X[at], self.X_, self.kernel, self.bandwidth) for at in _blocks(len(X), len(self.X_)))
+        return np.concatenate([shares_of(of_block @ members) for of_block in units])
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most likely label of each row."""
@@ -346,23 +345,18 @@ class FullModel(BaseEstimator):  # type: ignore[misc]
         names: NDArray[Any] = self.model.feature_names_in_
         return names
 
-    @property
+    @cached_property
     def among(self) -> Among:
         """What the rows say about one another, worked out once."""
-        known: Among | None = self.__dict__.get("_among")
-        if known is None:
-            rows, model = (self.X, self.y, self.n_classes), self.model
-            if isinstance(model, KernelDensityClassifier):
-                known = Kernels(*rows, model.kernel, float(model.bandwidth))
-            else:
-                power = float(model.p) if model.metric == "minkowski" else _POWERS[model.metric]
-                known = Neighbours(*rows, int(model.n_neighbors), power)
-            self.__dict__["_among"] = known
-        return known
+        rows, model = (self.X, self.y, self.n_classes), self.model
+        if isinstance(model, KernelDensityClassifier):
+            return Kernels(*rows, model.kernel, float(model.bandwidth))
+        power = float(model.p) if model.metric == "minkowski" else _POWERS[model.metric]
+        return Neighbours(*rows, int(model.n_neighbors), power)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what goes to a file or another process: nothing that can be worked out again."""
-        return {name: value for name, value in self.__dict__.items() if name != "_among"}
+        return {name: value for name, value in vars(self).items() if name != "among"}
 
     def rows_of(self, X: Any) -> Floats:
         """Return X as the model would see it, names of columns checked."""
@@ -372,9 +366,8 @@ class FullModel(BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Floats:
         """Return what the training rows say about new ones."""
         rows = self.rows_of(X)
-        step = max(1, _CELLS // (len(self.y) * self.n_classes))
-        starts = range(0, len(rows), step)
-        return np.concatenate([self.among.join(rows[start : start + step]).probabilities for start in starts])
+        blocks = _blocks(len(rows), len(self.y) * self.n_classes)
+        return np.concatenate([self.among.join(rows[block]).probabilities for block in blocks])
 
     def training_rows(self, like: Samples, rows: NDArray[np.intp], probabilities: Floats) -> Floats:
         """Return the scores of training rows with these probabilities."""
@@ -385,42 +378,31 @@ class FullModel(BaseEstimator):  # type: ignore[misc]
     def tally(self, new: Samples, held_out: Measure) -> Augmented:
         """Return how many rows score lower than each label of new rows, all of them together with that row."""
         tally, X = Augmented(len(new), self.n_classes), self.rows_of(new.X)
-        every = np.arange(len(self.y))
-        base = self.training_rows(new, every, self.among.probabilities)
-        sorted_scores = FoldScores.sort(base, self.cells, held_out.groups)
-        step = max(1, _CELLS // (len(self.y) * self.n_classes))
-        for start in range(0, len(new), step):
-            part = slice(start, start + step)
-            self._count(tally, part, new.some(part), X[part], base, sorted_scores, held_out)
+        base = self.training_rows(new, np.arange(len(self.y)), self.among.probabilities)
+        of_cells = FoldScores.sort(base, self.cells, held_out.groups)
+        for part in _blocks(len(new), len(self.y) * self.n_classes):
+            joined, chosen = self.among.join(X[part]), new.some(part)
+            rows = chosen.rows(joined.probabilities)
+            tally.counts[part], _ = of_cells.added(rows, chosen.ids, tally.counts[part])
+            tally.mass[part] = joined.probabilities
+            cells = np.broadcast_to(held_out.groups.index(chosen.ids), joined.probabilities.shape)
+            for label in range(self.n_classes):
+                tally.counts[part, label] += self._change(new, joined, rows, label, base, cells[:, label])
         return tally
 
-    def _count(
-        self,
-        tally: Augmented,
-        part: slice,
-        new: Samples,
-        X: Floats,
-        base: Floats,
-        of_cells: FoldScores,
-        measure: Measure,
-    ) -> None:
-        """Count for some new rows: all scores as they were, and those that the new row changes as they become."""
-        joined = self.among.join(X)
-        rows = new.rows(joined.probabilities)
-        tally.counts[part], _ = of_cells.added(rows, new.ids, tally.counts[part])
-        tally.mass[part] = joined.probabilities
-        cells = np.broadcast_to(measure.groups.index(new.ids), joined.probabilities.shape)
-        for label in range(self.n_classes):
-            own = scores_of(rows, np.full(len(X), label), OF_ESTIMATOR)[joined.row]
-            becomes = self.training_rows(new, joined.other, joined.changed(label))
-            change = (becomes < own).astype(np.int64) - (base[joined.other] < own)
-            change[self.cells[joined.other] != cells[joined.row, label]] = 0
-            tally.counts[part, label] += np.bincount(joined.row, change, minlength=len(X)).astype(np.int32)
+    def _change(
+        self, new: Samples, joined: Joined, rows: Rows, label: int, base: Floats, cells: NDArray[Any]
+    ) -> NDArray[np.int32]:
+        """Return how many more training rows score lower than a label once the new row is among them."""
+        own = scores_of(rows, np.full(len(cells), label), OF_ESTIMATOR)[joined.row]
+        becomes = self.training_rows(new, joined.other, joined.changed(label))
+        change = (becomes < own).astype(np.int64) - (base[joined.other] < own)
+        change[self.cells[joined.other] != cells[joined.row]] = 0
+        return np.bincount(joined.row, change, minlength=len(cells)).astype(np.int32)
 
 
 def fit_full(training: Training) -> tuple[LabelledModel, Measure]:
     """Return the training rows as one model, and their scores among one another."""
-    check_full_model(training.estimator, len(training.y), training.fit_params)
     samples, columns = training.samples, columns_of(training.y, training.classes)
     model = fresh(training.estimator).fit(samples.X, columns)
     X = validate_data(model, samples.X, dtype=np.float64, reset=False)
@@ -430,28 +412,3 @@ def fit_full(training: Training) -> tuple[LabelledModel, Measure]:
     folds = tuple(FoldScores.sort(scores[[row]], cells[[row]], training.groups) for row in range(len(X)))
     measure = Measure(folds, training.groups, judges=np.ones((len(X), 1), dtype=np.bool_))
     return LabelledModel(whole, training.classes), measure
-
-
-def is_consistent(whole: Any, n_rows: int, n_classes: int, n_cells: int) -> bool:
-    """Tell whether rows, labels and cells of something that was read from a file go together."""
-    if not isinstance(whole, FullModel) or type(whole.model) not in (KNeighborsClassifier, KernelDensityClassifier):
-        return False
-    try:
-        check_full_model(whole.model, n_rows, {})
-    except (TypeError, ValueError):
-        return False
-    X, u = np.asarray(whole.X), whole.u
-    whole_numbers = [np.asarray(values) for values in (whole.y, whole.cells)]
-    return bool(
-        X.shape == (n_rows, getattr(whole.model, "n_features_in_", None))
-        and X.dtype == np.float64
-        and all(values.shape == (n_rows,) and values.dtype == np.int64 for values in whole_numbers)
-        and whole.n_classes == n_classes
-        and all(
-            ((values >= 0) & (values < most)).all()
-            for values, most in zip(whole_numbers, (n_classes, n_cells), strict=True)
-        )
-        and np.asarray(whole.seeds).shape == (n_rows,)
-        and np.asarray(whole.seeds).dtype == np.uint64
-        and (u is None or (np.asarray(u).shape == (n_rows,) and np.asarray(u).dtype == np.float64))
-    )

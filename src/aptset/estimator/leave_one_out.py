@@ -222,22 +222,6 @@ class LeaveOneOut(BaseEstimator):  # type: ignore[misc]
         return np.concatenate([self.formula.own(self.rows[start : start + step]) for start in starts])
 
 
-def is_consistent(whole: LeaveOneOut, n_models: int) -> bool:
-    """Tell whether rows, labels and models of something that was read from a file go together."""
-    n, y, rows = n_models, np.asarray(whole.y), np.asarray(whole.rows)
-    are_numbers = y.shape == rows.shape == (n,) and y.dtype.kind == rows.dtype.kind == "i"
-    is_matrix = getattr(whole.X, "shape", None) == (n, getattr(whole.model, "n_features_in_", None))
-    labels = np.asarray(getattr(whole.model, "classes_", []))
-    return bool(
-        are_numbers
-        and is_matrix
-        and whole.X.dtype == np.float64
-        and np.array_equal(np.sort(rows), np.arange(n))
-        and np.array_equal(np.unique(y), labels)
-        and np.array_equal(labels, np.arange(len(labels)))
-    )
-
-
 def _matrix(model: Any, X: Any) -> Any:
     """Return X as the model would see it, names of columns checked."""
     return validate_data(model, X, accept_sparse="csr", reset=False)

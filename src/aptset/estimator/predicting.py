@@ -19,11 +19,9 @@ from aptset.conformal.clusters import promised, refuse_guaranteed_clusters
 from aptset.conformal.importance import refuse_guaranteed
 from aptset.conformal.scheme import Promises
 from aptset.core import validate
-from aptset.core.labels import as_labels, check_length, columns_of
 from aptset.core.levels import Assurance, CellLevel, Level, alpha_of, check_alphas, check_level
 from aptset.core.randomization import NewU
 from aptset.core.tables import Backend, library_of, make_table
-from aptset.estimator.checks import are_things
 from aptset.estimator.decisions import check_decisions, frame_of_rows, promise_in_words
 from aptset.estimator.fitted import Fitted, mean_probabilities
 from aptset.kernels.formula import Floats
@@ -171,8 +169,8 @@ class Answering(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
     def _answer(
         self, X: Any, alpha: Any, groups: Any, u: Any, ids: Any, assurance: Any = None
     ) -> tuple[PredictionSets, Floats, NDArray[np.generic]]:
-        fitted, asked = self._fitted(), self._asked_one(alpha, assurance)
-        (level,) = self._levels([asked], fitted.promises)
+        fitted = self._fitted()
+        asked, level = self._level(alpha, assurance)
         samples = fitted.placed(*fitted.rule.samples(X, groups, u, ids), [asked], [level])
         sets, p_values, probabilities = fitted.answer(samples, level, self.allow_empty, self.n_jobs)
         return sets.named_as(X), p_values, probabilities
@@ -262,8 +260,8 @@ class Answering(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         >>> list(frame.columns), float(frame.act.mean().round(2))
         (['act', 'guess', 'set'], 0.93)
         """
-        fitted, asked = self._fitted(), self._asked_one(alpha, None)
-        (level,) = self._levels([asked], fitted.promises)
+        fitted = self._fitted()
+        asked, level = self._level(alpha)
         decisions = check_decisions(fitted)
         threshold = decisions.acceptance(fitted.rule, decisions.is_first).threshold(error, assurance)
         samples, values = fitted.rule.samples(X, groups, u, ids)
@@ -343,7 +341,7 @@ class Answering(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         """
         check_is_fitted(self)
         promises: Promises = self.fitted_.promises
-        (level,) = self._levels([self._asked_one(alpha, assurance)], promises)
+        _, level = self._level(alpha, assurance)
         warn_no_promise(promises.reason_of_nothing(level))
         coverage, clusters = promises.by_name(level), self.fitted_.held_out.clusters
         if isinstance(coverage, dict):
@@ -361,38 +359,18 @@ class Answering(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         asks for larger sets. For a mapping it is a dictionary.
         """
         check_is_fitted(self)
-        (level,) = self._levels([self._asked_one(alpha, None)], self.fitted_.promises)
-        return alpha_of(level)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of rows whose label is guessed right; labels may be of any kind that ``fit`` takes.
-
-        Examples
-        --------
-        >>> import aptset
-        >>> from datetime import date
-        >>> from sklearn.naive_bayes import GaussianNB
-        >>> X, days = [[0.0], [0.1], [3.0], [3.1]] * 5, [date(2024, 1, 1)] * 2 + [date(2024, 1, 2)] * 2
-        >>> aptset.ConformalClassifier(GaussianNB(), random_state=0).fit(X, days * 5).score(X, days * 5)
-        1.0
-        """
-        from sklearn.metrics import accuracy_score  # slow to load
-
-        guesses, labels = self.predict(X), y
-        if are_things(guesses):  # scikit-learn measures numbers and texts alone
-            labels = as_labels(y, "y")
-            check_length(labels, len(guesses), "y")
-            guesses, labels = (columns_of(named, self.classes_) for named in (guesses, labels))
-        return float(accuracy_score(labels, guesses, sample_weight=sample_weight))
+        return alpha_of(self._level(alpha)[1])
 
     def _asked(self, alpha: Any, assurance: Any) -> tuple[list[Level], bool]:
         """Return the levels that were asked for, by default those of the settings, and whether they are several."""
         sure = self.assurance if assurance is None else assurance
         return check_alphas(self.alpha if alpha is None else alpha, sure)
 
-    def _asked_one(self, alpha: Any, assurance: Any) -> Level:
+    def _level(self, alpha: Any = None, assurance: Any = None) -> tuple[Level, Level]:
+        """Return the one level that was asked for, and the input level at which calibration then runs."""
         sure = self.assurance if assurance is None else assurance
-        return check_level(self.alpha if alpha is None else alpha, sure)
+        asked = check_level(self.alpha if alpha is None else alpha, sure)
+        return asked, self._levels([asked], self.fitted_.promises)[0]
 
     def _levels(self, alphas: list[Level], promises: Promises) -> list[Level]:
         for asked in alphas:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.neighbors import KNeighborsClassifier
 
 from aptset import Gridded, LabelBands, Ordered, Prevalence, Tempered
 from aptset.calibration.storage import chance_facts, describe_score, find_scheme, find_score
@@ -22,8 +23,8 @@ from aptset.core.store import FORMAT, damaged
 from aptset.estimator.columns import NamedColumns
 from aptset.estimator.decisions import decisions_of
 from aptset.estimator.fitted import Fitted, Rule
-from aptset.estimator.full_conformal import is_consistent as full_is_consistent
-from aptset.estimator.leave_one_out import LeaveOneOut, LeftOut, formulas, is_consistent
+from aptset.estimator.full_conformal import FullModel, KernelDensityClassifier, check_full_model
+from aptset.estimator.leave_one_out import LeaveOneOut, LeftOut, formulas
 from aptset.estimator.models import LabelledModel, Member
 from aptset.scores import SCORES as SCORES_BY_NAME
 from aptset.scores import Score
@@ -89,7 +90,7 @@ def rebuild(state: dict[str, Any], where: str = "this state") -> Fitted:
         models = [kind(models[0], number) for number in range(state["n_members"])]
     if is_full(scheme) and models:
         n_cells, whole = len(groups.names), getattr(models[0], "model", None)
-        if not full_is_consistent(whole, len(tensors["judges"]), len(classes), n_cells):
+        if not _is_full_model(whole, len(tensors["judges"]), len(classes), n_cells):
             raise damaged(where, "its model must hold the rows of full conformal prediction")
     if clusters is not None:
         return Fitted(rule, clusters_from(where, clusters, tensors, groups), models, decisions_of(tensors))
@@ -105,7 +106,7 @@ def check_left_out(where: str, whole: Any, n_models: int) -> None:
     """Refuse members without judges that are not models which leave one row out each."""
     whole = whole.model if isinstance(whole, LabelledModel) else whole
     is_whole = isinstance(whole, LeaveOneOut) and type(whole.model) in formulas()
-    if not is_whole or not is_consistent(whole, n_models):
+    if not is_whole or not _is_left_out(whole, n_models):
         raise damaged(where, "its members must be models that leave one of its rows out each")
     try:
         _ = whole.formula
@@ -113,6 +114,47 @@ def check_left_out(where: str, whole: Any, n_models: int) -> None:
         raise ValueError(
             f"{where} has models that are worked out from their rows, and cannot be here: {error}. Fit it again."
         ) from error
+
+
+def _is_left_out(whole: LeaveOneOut, n_models: int) -> bool:
+    """Tell whether rows, labels and models of something that was read from a file go together."""
+    n, y, rows = n_models, np.asarray(whole.y), np.asarray(whole.rows)
+    are_numbers = y.shape == rows.shape == (n,) and y.dtype.kind == rows.dtype.kind == "i"
+    is_matrix = getattr(whole.X, "shape", None) == (n, getattr(whole.model, "n_features_in_", None))
+    labels = np.asarray(getattr(whole.model, "classes_", []))
+    return bool(
+        are_numbers
+        and is_matrix
+        and whole.X.dtype == np.float64
+        and np.array_equal(np.sort(rows), np.arange(n))
+        and np.array_equal(np.unique(y), labels)
+        and np.array_equal(labels, np.arange(len(labels)))
+    )
+
+
+def _is_full_model(whole: Any, n_rows: int, n_classes: int, n_cells: int) -> bool:
+    """Tell whether rows, labels and cells of something that was read from a file go together."""
+    if not isinstance(whole, FullModel) or type(whole.model) not in (KNeighborsClassifier, KernelDensityClassifier):
+        return False
+    try:
+        check_full_model(whole.model, n_rows, {})
+    except (TypeError, ValueError):
+        return False
+    X, u = np.asarray(whole.X), whole.u
+    whole_numbers = [np.asarray(values) for values in (whole.y, whole.cells)]
+    return bool(
+        X.shape == (n_rows, getattr(whole.model, "n_features_in_", None))
+        and X.dtype == np.float64
+        and all(values.shape == (n_rows,) and values.dtype == np.int64 for values in whole_numbers)
+        and whole.n_classes == n_classes
+        and all(
+            ((values >= 0) & (values < most)).all()
+            for values, most in zip(whole_numbers, (n_classes, n_cells), strict=True)
+        )
+        and np.asarray(whole.seeds).shape == (n_rows,)
+        and np.asarray(whole.seeds).dtype == np.uint64
+        and (u is None or (np.asarray(u).shape == (n_rows,) and np.asarray(u).dtype == np.float64))
+    )
 
 
 def _columns_of_model(model: Any, classes: NDArray[Any]) -> list[int] | None:

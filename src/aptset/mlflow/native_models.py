@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core.store import check_stored_labels, plain_labels, unknown_kind
-from aptset.estimator.stored_models import check_trees, check_vouched, need_skops
+from aptset.estimator.stored_models import check_vouched, need_skops
+from aptset.estimator.stored_trees import check_trees
 
 
 def no_flavour(model: Any, why: str = "") -> TypeError:

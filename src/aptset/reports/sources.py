@@ -261,7 +261,7 @@ def evaluation_of(
         if isinstance(source, Calibration | CrossCalibration):
             level = check_level(0.1 if alpha is None else alpha, assurance)
             return _of_calibration(source, X, y, groups, features, level, random_state, chance)
-        (runs_at,) = source._levels([source._asked_one(alpha, assurance)], source.fitted_.promises)
+        _, runs_at = source._level(alpha, assurance)
         return _of_classifier(source, X, y, groups, features, runs_at, random_state, on_rows, chance)
 
 

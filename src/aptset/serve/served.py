@@ -162,8 +162,7 @@ class ServedModel:
         return None if any(twin is None for twin in twins) else replace(self.fitted, models=twins)
 
     def _level(self, alpha: Any) -> Level:
-        level: Level
-        (level,) = self.classifier._levels([self.classifier._asked_one(alpha, None)], self.fitted.promises)
+        level: Level = self.classifier._level(alpha)[1]
         return level
 
     def _check_source(self) -> str:
@@ -244,7 +243,7 @@ class ServedModel:
             "scheme": self.fitted.rule.scheme.name,
         }
         if self.decided is not None:
-            asked = self.classifier._asked_one(self.alpha, None)
+            asked, _ = self.classifier._level(self.alpha)
             said["act_or_ask"] = promise_in_words(self.decided[0], getattr(asked, "strictest", asked))
         return said
 
