@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.core.labels import (
-    as_labels,
-    as_objects,
-    check_labels,
-    check_length,
-    columns_in_order,
-    columns_of,
-    distinct,
-    known_columns,
-)
+from aptset.core.labels import as_labels, check_labels, check_length, columns_of, distinct, known_columns
 from aptset.core.tables import (
     Backend,
     Display,
@@ -34,13 +25,18 @@ from aptset.core.tables import (
 from aptset.kernels.blocks import sizes_of
 from aptset.kernels.long_arrays import Judged, judged, pointers_of
 from aptset.kernels.membership import LazyMembers
-from aptset.sets.checks import (
+from aptset.sets.rows import (
+    Intervals,
+    as_html,
+    as_text,
     check_label_rows,
     check_mask,
     check_pointers,
     check_row_index,
     check_set_classes,
     check_table_of_sets,
+    in_one,
+    intervals_of,
     refuse_nested_mask,
     refuse_repeated,
 )
@@ -49,58 +45,6 @@ if TYPE_CHECKING:
     from aptset.core.taxonomy import Taxonomy
     from aptset.kernels.engines.interface import Columns
     from aptset.sets.rolled_up import RolledUp
-
-
-def in_one(rows: list[NDArray[Any]]) -> NDArray[Any]:
-    """Join the labels of all rows; those of several kinds without turning numbers into texts."""
-    filled = [row for row in rows if len(row)]
-    if filled and len({row.dtype.kind for row in filled}) == 1:
-        return np.concatenate(filled)
-    return as_objects([label for row in rows for label in row.tolist()])
-
-
-_SHOWN_ROWS = 6
-_SHOWN_LABELS = 8
-
-
-def as_text(sets: PredictionSets, title: str | None = None) -> str:
-    """Return a title and the first rows."""
-    shown = min(len(sets), _SHOWN_ROWS)
-    rows = [f"  {row:>{len(str(shown))}}  {{{_row_text(sets, row)}}}" for row in range(shown)]
-    more = [f"  ... {len(sets) - _SHOWN_ROWS} more rows"] if len(sets) > _SHOWN_ROWS else []
-    return "\n".join([title or _title(sets), *rows, *more])
-
-
-def as_html(sets: PredictionSets) -> str:
-    """Return a title and a table of the first rows."""
-    from html import escape  # here, since it is slow to import
-
-    cells = "".join(
-        f"<tr><th>{row}</th><td>{sets.sizes[row]}</td><td>{escape(_row_text(sets, row))}</td></tr>"
-        for row in range(min(len(sets), _SHOWN_ROWS))
-    )
-    head = "<tr><th>row</th><th>size</th><th>labels, most likely first</th></tr>"
-    left_out = len(sets) - _SHOWN_ROWS
-    more = f"<p>... {left_out} more rows</p>" if left_out > 0 else ""
-    return f"<p>{escape(_title(sets))}</p><table>{head}{cells}</table>{more}"
-
-
-def shown(label: Any) -> str:
-    """Return a label in one line, in quotes where commas or blanks at its ends would hide where it stops."""
-    text = str(label)
-    is_plain = text.isprintable() and text == text.strip() and not any(mark in text for mark in ",{}") and text
-    return text if is_plain else repr(text)
-
-
-def _title(sets: PredictionSets) -> str:
-    mean = f", mean size {sets.sizes.mean():.3g}" if len(sets) else ""
-    return f"PredictionSets: {len(sets)} row{'s' * (len(sets) != 1)}, {len(sets.classes)} classes{mean}"
-
-
-def _row_text(sets: PredictionSets, row: int) -> str:
-    labels = [shown(label) for label in sets[row][:_SHOWN_LABELS]]
-    left_out = int(sets.sizes[row]) - len(labels)
-    return ", ".join(labels) + (f", ... {left_out} more" if left_out else "")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,6 +84,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
     indices: NDArray[np.int32]
     classes: NDArray[Any]
     row_names: Any = None
+    _library: ClassVar[Backend] = "pandas"  # of frames that are made of them
 
     def __post_init__(self) -> None:
         classes = check_set_classes(self.classes)
@@ -164,6 +109,12 @@ class PredictionSets(Sequence[NDArray[Any]]):
         else:
             sets._freeze(indptr=indptr, indices=indices, classes=classes)
         return sets
+
+    def named(self, row_names: Any, library: Backend) -> PredictionSets:
+        """Name the rows of sets that were just made, and note the library of the frame that they were made for."""
+        object.__setattr__(self, "row_names", row_names)
+        object.__setattr__(self, "_library", library)
+        return self
 
     if not TYPE_CHECKING:
 
@@ -235,13 +186,12 @@ class PredictionSets(Sequence[NDArray[Any]]):
 
     def named_as(self, rows: Any) -> PredictionSets:
         """Return the same sets with the names of the rows that they were made for, and the library of their frame."""
-        if type(rows) is np.ndarray or library_of(rows) is None or len(rows) != len(self):
+        library = None if type(rows) is np.ndarray else library_of(rows)
+        if library is None or len(rows) != len(self):
             return self
         lazy = self.__dict__.get("_lazy")
         sets = PredictionSets.trusted(self.indptr, self.indices if lazy is None else lazy, self.classes)
-        object.__setattr__(sets, "row_names", rows.index if hasattr(rows, "iloc") else None)
-        object.__setattr__(sets, "_library", library_of(rows))
-        return sets
+        return sets.named(rows.index if hasattr(rows, "iloc") else None, library)
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -252,7 +202,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
     def mask(self) -> NDArray[np.bool_]:
         """The sets as a dense boolean matrix (rows, classes)."""
         dense = np.zeros((len(self), len(self.classes)), dtype=np.bool_)
-        dense[self._row_of_member(), self._in_any_order()] = True
+        dense[np.repeat(np.arange(len(self)), self.sizes), self._in_any_order()] = True
         return dense
 
     def labels(self) -> list[NDArray[Any]]:
@@ -283,8 +233,8 @@ class PredictionSets(Sequence[NDArray[Any]]):
         backend : {"pandas", "polars", "pyarrow"}, optional
             The library of the frame, which must be installed; by default that of the rows, pandas for arrays.
         """
-        lists, library = Lists(self.indptr, self.indices, self.classes), self.__dict__.get("_library", "pandas")
-        return make_table_with_lists({"size": self.sizes}, "labels", lists, backend or library, self.row_names)
+        lists = Lists(self.indptr, self.indices, self.classes)
+        return make_table_with_lists({"size": self.sizes}, "labels", lists, backend or self._library, self.row_names)
 
     def intervals(self, order: Any = None) -> Intervals:
         """Return the lowest and the highest label of every set, for labels that have an order.
@@ -309,19 +259,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
         >>> sets.intervals().highest
         array([2, 3])
         """
-        columns = columns_in_order(self.classes, order, "order")
-        places = np.argsort(columns)[self.indices]  # a permutation's inverse
-        filled, starts = self.sizes > 0, self.indptr[:-1][self.sizes > 0]
-        ends = []
-        for extreme in (np.minimum, np.maximum):
-            of_filled = extreme.reduceat(places, starts) if len(starts) else np.empty(0, dtype=np.intp)
-            labels = self.classes[np.array(columns)[of_filled]]
-            if not filled.all():
-                every = np.full(len(self), None, dtype=object)
-                every[filled] = labels
-                labels = every
-            ends.append(labels)
-        return Intervals(*ends)
+        return intervals_of(self, order)
 
     def roll_up(self, taxonomy: Taxonomy, at_most: int | None = None) -> RolledUp:
         """Return every set as nodes of a tree of labels.
@@ -390,9 +328,6 @@ class PredictionSets(Sequence[NDArray[Any]]):
             raise ValueError(f"kind {kind!r} needs the true labels: sets.plot({kind!r}, y). Without them: 'sizes'.")
         return bars_of(aptset.size_distribution(self), "share of sets", "size")
 
-    def _row_of_member(self) -> NDArray[np.intp]:
-        return np.repeat(np.arange(len(self)), self.sizes)
-
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
@@ -409,11 +344,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
         indptr = pointers_of(sizes)
         position = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], sizes)
         sets = PredictionSets.trusted(indptr, self.indices[position], self.classes)
-        if self.row_names is not None:
-            object.__setattr__(sets, "row_names", self.row_names[rows])
-        if "_library" in self.__dict__:
-            object.__setattr__(sets, "_library", self.__dict__["_library"])
-        return sets
+        return sets.named(None if self.row_names is None else self.row_names[rows], self._library)
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
         members, pointers = self.classes[self.indices], self.indptr.tolist()
@@ -458,13 +389,6 @@ class PredictionSets(Sequence[NDArray[Any]]):
 
     def _repr_html_(self) -> str:
         return as_html(self)
-
-
-class Intervals(NamedTuple):
-    """The lowest and the highest label of every set; None for an empty set."""
-
-    lowest: NDArray[Any]
-    highest: NDArray[Any]
 
 
 def concatenate(parts: list[PredictionSets]) -> PredictionSets:

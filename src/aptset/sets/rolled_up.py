@@ -20,7 +20,8 @@ from aptset.core.labels import as_labels
 from aptset.core.tables import Backend, Lists, make_table_with_lists
 from aptset.core.taxonomy import Taxonomy, Tree
 from aptset.kernels.long_arrays import pointers_of
-from aptset.sets import PredictionSets, as_text
+from aptset.sets import PredictionSets
+from aptset.sets.rows import as_text
 
 Numbers = NDArray[np.int64]
 Counts = NDArray[np.int32]
@@ -81,9 +82,7 @@ class RolledUp(Sequence[NDArray[Any]]):
             rows = wider[start : start + step]
             columns[_runs((indptr[:-1] + own)[rows], (sizes - own)[rows])] = self._others(rows)
         leaves = PredictionSets.trusted(indptr, columns, self._sets.classes)
-        for name in {"row_names", "_library"} & set(self._sets.__dict__):
-            object.__setattr__(leaves, name, self._sets.__dict__[name])
-        return leaves
+        return leaves.named(self._sets.row_names, self._sets._library)
 
     def _others(self, rows: Numbers) -> Numbers:
         """Return the labels below the nodes of some rows that are not of the set itself, in the order of the tree."""
@@ -103,9 +102,9 @@ class RolledUp(Sequence[NDArray[Any]]):
 
     def to_frame(self, backend: Backend | None = None) -> Any:
         """Return a data frame with columns ``size``, the number of labels, and ``nodes``, as of the sets themselves."""
-        library = self._sets.__dict__.get("_library", "pandas")
+        library = backend or self._sets._library
         lists = Lists(self.nodes.indptr, self.nodes.indices, self.nodes.classes)
-        return make_table_with_lists({"size": self.sizes}, "nodes", lists, backend or library, self._sets.row_names)
+        return make_table_with_lists({"size": self.sizes}, "nodes", lists, library, self._sets.row_names)
 
     def __len__(self) -> int:
         return len(self.nodes)

@@ -1,17 +1,30 @@
-"""Compressed rows, masks and row numbers."""
+"""Rows of labels: compressed rows, masks, lists and row numbers as they come in, checked; and sets in words and as
+intervals.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.core.labels import as_labels, as_objects, check_classes, check_length, distinct, refuse_masked
+from aptset.core.labels import (
+    as_labels,
+    as_objects,
+    check_classes,
+    check_length,
+    columns_in_order,
+    distinct,
+    refuse_masked,
+)
 from aptset.core.tables import matrix_of_table, names_of_columns, plain_list, read_lists
 from aptset.kernels.blocks import least_and_most, over_numbers
 from aptset.kernels.long_arrays import repeated
+
+if TYPE_CHECKING:
+    from aptset.sets import PredictionSets
 
 
 def check_pointers(indptr: Any, indices: Any, n_classes: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -50,6 +63,7 @@ def check_set_classes(classes: Any) -> NDArray[Any]:
     return check_classes(labels, len(labels), None, None)
 
 
+_SHOWN_ROWS, _SHOWN_LABELS = 6, 8
 _PLAIN = "biufU"  # kinds of arrays that hold their labels as they are
 
 
@@ -115,3 +129,75 @@ def check_table_of_sets(frame: Any) -> tuple[NDArray[np.bool_] | None, NDArray[A
     if matrix is None or matrix.dtype != np.bool_:
         raise TypeError("sets as a data frame must hold one boolean column per class, or a column named labels.")
     return matrix, as_labels(names, "column names")
+
+
+def in_one(rows: list[NDArray[Any]]) -> NDArray[Any]:
+    """Join the labels of all rows; those of several kinds without turning numbers into texts."""
+    filled = [row for row in rows if len(row)]
+    if filled and len({row.dtype.kind for row in filled}) == 1:
+        return np.concatenate(filled)
+    return as_objects([label for row in rows for label in row.tolist()])
+
+
+def as_text(sets: PredictionSets, title: str | None = None) -> str:
+    """Return a title and the first rows."""
+    shown = min(len(sets), _SHOWN_ROWS)
+    rows = [f"  {row:>{len(str(shown))}}  {{{_row_text(sets, row)}}}" for row in range(shown)]
+    more = [f"  ... {len(sets) - _SHOWN_ROWS} more rows"] if len(sets) > _SHOWN_ROWS else []
+    return "\n".join([title or _title(sets), *rows, *more])
+
+
+def as_html(sets: PredictionSets) -> str:
+    """Return a title and a table of the first rows."""
+    from html import escape  # here, since it is slow to import
+
+    cells = "".join(
+        f"<tr><th>{row}</th><td>{sets.sizes[row]}</td><td>{escape(_row_text(sets, row))}</td></tr>"
+        for row in range(min(len(sets), _SHOWN_ROWS))
+    )
+    head = "<tr><th>row</th><th>size</th><th>labels, most likely first</th></tr>"
+    left_out = len(sets) - _SHOWN_ROWS
+    more = f"<p>... {left_out} more rows</p>" if left_out > 0 else ""
+    return f"<p>{escape(_title(sets))}</p><table>{head}{cells}</table>{more}"
+
+
+def shown(label: Any) -> str:
+    """Return a label in one line, in quotes where commas or blanks at its ends would hide where it stops."""
+    text = str(label)
+    is_plain = text.isprintable() and text == text.strip() and not any(mark in text for mark in ",{}") and text
+    return text if is_plain else repr(text)
+
+
+def _title(sets: PredictionSets) -> str:
+    mean = f", mean size {sets.sizes.mean():.3g}" if len(sets) else ""
+    return f"PredictionSets: {len(sets)} row{'s' * (len(sets) != 1)}, {len(sets.classes)} classes{mean}"
+
+
+def _row_text(sets: PredictionSets, row: int) -> str:
+    labels = [shown(label) for label in sets[row][:_SHOWN_LABELS]]
+    left_out = int(sets.sizes[row]) - len(labels)
+    return ", ".join(labels) + (f", ... {left_out} more" if left_out else "")
+
+
+class Intervals(NamedTuple):
+    """The lowest and the highest label of every set; None for an empty set."""
+
+    lowest: NDArray[Any]
+    highest: NDArray[Any]
+
+
+def intervals_of(sets: PredictionSets, order: Any) -> Intervals:
+    """Return the ends of every set in an order of the labels, or in that of numbers."""
+    columns = columns_in_order(sets.classes, order, "order")
+    places = np.argsort(columns)[sets.indices]  # a permutation's inverse
+    filled = sets.sizes > 0
+    ends = []
+    for extreme in (np.minimum, np.maximum):
+        starts = sets.indptr[:-1][filled]
+        labels = sets.classes[np.array(columns)[extreme.reduceat(places, starts) if len(starts) else []]]
+        if not filled.all():
+            every = np.full(len(sets), None, dtype=object)
+            every[filled] = labels
+            labels = every
+        ends.append(labels)
+    return Intervals(*ends)
