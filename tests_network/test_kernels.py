@@ -270,6 +270,9 @@ def check_p_values(engine, twins):
     groups = np.random.default_rng(5).integers(-1, 2, size=n).astype(np.int32)
     found, _ = engine.p_values(twins.tensor, calibrated, torch.tensor(groups))
     assert same(found, p_values_of_rows(twins.rows, calibrated, groups)[0])
+    for group in (-1, 1):  # one number that stands for all rows
+        found, _ = engine.p_values(twins.tensor, calibrated, torch.tensor([group], dtype=torch.int32).expand(n))
+        assert same(found, p_values_of_rows(twins.rows, calibrated, np.full(n, group, dtype=np.int32))[0])
 
 
 @pytest.mark.parametrize("kind", KINDS)

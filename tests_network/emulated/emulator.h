@@ -28,6 +28,10 @@
 static void add_product(unsigned long long &sum, unsigned a, unsigned b) { sum += (unsigned long long)a * b; }
 #define LOOKS_AGAIN
 static void look_again(unsigned &) {}
+#define SATURATES
+static int whole_part(double x) { return x >= 2147483647.0 ? 2147483647 : x > -2147483648.0 ? (int)x : -2147483647 - 1; }
+#define ASKS_AHEAD
+static void ask_ahead(const void *) {}
 #define ASKED_FOR
 template <int BYTES> static void ask_for_piece(void *to, const void *from) { memcpy(to, from, BYTES); }
 static void end_of_request() {}

@@ -189,7 +189,7 @@ class OnDevice:
             return _p_values_by_band(rows, fold.calibrated, held_out.groups.of_columns)
 
         def work(piece: TensorRows, where: slice) -> tuple[Tensor, Tensor]:
-            groups = None if ids is None else torch.zeros(len(piece), dtype=torch.int32, device=rows.device)
+            groups = None if ids is None else _same_group(0, piece)
             if ids is not None and held_out.groups.kind != "all":
                 groups = _moved(ids[where], rows)
             return rows.engine.p_values(piece, fold.calibrated, groups)
@@ -267,13 +267,19 @@ def _p_values_by_band(rows: DeviceRows, calibrated: Calibrated, of_columns: NDAr
     def work(piece: TensorRows, _: slice) -> tuple[Tensor, Tensor]:
         scores = torch.empty(piece.probabilities.shape, dtype=torch.float64, device=rows.device)
         for band in range(len(calibrated.offsets) - 1):
-            groups = torch.full((len(piece),), band, dtype=torch.int32, device=rows.device)
+            groups = _same_group(band, piece)
             p_values, bad = rows.engine.p_values(piece, calibrated, groups)
             columns = _moved(np.flatnonzero(of_columns == band), rows)
             scores[:, columns] = p_values[:, columns]
         return scores, bad
 
     return _filled(rows, "p_values", work, torch.float64, MOST_ROWS)
+
+
+def _same_group(group: int, rows: TensorRows) -> Tensor:
+    """Return one group for all rows, a number that stands once: kernels then look for it once."""
+    device = rows.probabilities.device
+    return torch.full((1,), group, dtype=torch.int32, device=device).expand(len(rows.probabilities))
 
 
 class Found(NamedTuple):

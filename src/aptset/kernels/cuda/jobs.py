@@ -100,7 +100,7 @@ BLOCK = 128  # threads
 WIDEST_HELD = 2048  # columns that fit the registers of a warp
 _LONGEST_IN_TILES = 4096  # bytes: few warps would have room for longer rows
 WIDEST_SORTED = 1024  # the same, with their places
-_ABOVE, _OWN, _OWN_U, _RANK, _TOP, _FIRST = 0, 1, 2, 5, 8, 10  # among the weights
+_ABOVE, _OWN, _OWN_U, _U, _RANK, _TOP, _FIRST = 0, 1, 2, 4, 5, 8, 10  # among the weights
 
 
 class Layout(NamedTuple):
@@ -194,7 +194,8 @@ def _defines(layout: Layout, weights: bytes, hashes: bool, block: int, more: Def
     w = struct.unpack("16d", weights)
     asks, ranks = w[_TOP] != 0.0 or w[_FIRST] != 0.0, w[_RANK] != 0.0
     plain = not asks and not ranks and w[_ABOVE] == 1.0 and min(w[_OWN], w[_OWN] + w[_OWN_U]) >= 0.0
-    form = {"ASKS": int(asks), "RANKS": int(ranks), "PLAIN": int(plain), "HASHES": int(hashes)}
+    pure = plain and w[_OWN : _U + 1] == (1.0, -1.0, 0.0, 0.0)
+    form = {"ASKS": int(asks), "RANKS": int(ranks), "PLAIN": int(plain), "PURE": int(pure), "HASHES": int(hashes)}
     return _Kept(sorted((layout.defines(block) | form | dict(more)).items()))
 
 

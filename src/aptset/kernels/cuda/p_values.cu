@@ -18,18 +18,29 @@ struct Calibrated {
 };
 
 /* One group: its scores, its buckets, if it has any, the number of the last of them, how many scores it has, and where its bits of rounding
- * start. */
-struct Group { const double *sorted; const int *starts; i64 bits; double low, scale, last, count, one_over_count; u32 n; };
+ * start: `phase` bits behind the beginning of a byte. */
+struct Group {
+    const double *sorted;
+    const int *starts;
+    const unsigned char *rounding;
+    double low, scale, count, one_over_count;
+    int last;
+    u32 n, phase;
+};
 
 DEVICE Group group_at(const Calibrated &c, i64 group) {
-    i64 start = c.offsets[group];
-    Group g = {c.sorted + start, 0, start + group, 0.0, 0.0, 0.0, 0.0, 0.0, (u32)(c.offsets[group + 1] - start)};
+    i64 start = c.offsets[group], bits = start + group;
+    Group g = {c.sorted + start, 0, c.rounding + (bits >> 3), 0.0, 0.0, 0.0, 0.0, 0, (u32)(c.offsets[group + 1] - start), (u32)bits & 7u};
     g.count = (double)g.n + 1.0, g.one_over_count = 1.0 / g.count;
     if (!c.starts || c.firsts[group + 1] - c.firsts[group] < 2) return g;
-    g.starts = c.starts + c.firsts[group], g.last = (double)(c.firsts[group + 1] - c.firsts[group] - 2);
+    g.starts = c.starts + c.firsts[group], g.last = (int)(c.firsts[group + 1] - c.firsts[group] - 2);
     g.low = c.low[group], g.scale = c.scale[group];
     return g;
 }
+
+#ifndef SATURATES /* numbers that are too large become the largest one */
+DEVICE int whole_part(double x) { return __double2int_rz(x); }
+#endif
 
 /* Where to look for a score in its group: between `low` and `high`, in places of the group. */
 struct Search { const double *sorted; u32 low, high; };
@@ -37,20 +48,16 @@ struct Search { const double *sorted; u32 low, high; };
 DEVICE Search start_search(const Group &g, double score) {
     Search s = {g.sorted, 0, g.n};
     if (!g.starts) return s;
-    double place = (score - g.low) * g.scale;
-    u32 bucket = (u32)(place < g.last ? place > 0.0 ? place : 0.0 : g.last); /* 32 bits take fewer instructions than 64 */
+    int bucket = whole_part((score - g.low) * g.scale);
+    bucket = bucket < g.last ? bucket > 0 ? bucket : 0 : g.last;
     s.low = (u32)g.starts[bucket], s.high = (u32)g.starts[bucket + 1];
     return s;
 }
 
-DEVICE double p_value_of(const Calibrated &c, const Group &g, const Search &s) {
-#if ONE_GROUP
-    u32 bit = s.low;
-#else
-    i64 bit = g.bits + s.low;
-#endif
-    double nearest = quotient(g.count - (double)s.low, g.count, g.one_over_count);
-    return from_bits(bits_of(nearest) + (c.rounding[bit >> 3] >> (bit & 7) & 1));
+DEVICE double p_value_of(const Group &g, u32 below) {
+    u32 bit = g.phase + below;
+    double nearest = quotient(g.count - (double)below, g.count, g.one_over_count);
+    return from_bits(bits_of(nearest) + (g.rounding[bit >> 3] >> (bit & 7) & 1));
 }
 
 #ifndef AT_A_TIME
@@ -61,25 +68,31 @@ DEVICE double p_value_of(const Calibrated &c, const Group &g, const Search &s) {
 #endif
 #define OF_BLOCK (256 * AT_A_TIME)
 
-/* Where a group was never seen p-values are 1. ONE_GROUP says that all rows that have a group have the same. */
+/* The group of a label; that of every row is the first one where SAME_GROUP says so. Below 0 it was never seen. */
+DEVICE i64 group_of(const Calibrated &c, i64 row, u32 k) {
+    return SAME_GROUP ? (i64)c.row_groups[0] : c.row_groups ? (i64)c.row_groups[row + k / COLUMNS] : (i64)(k % COLUMNS);
+}
+
+/* Where a group was never seen p-values are 1. */
 extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS) p_values(Calibrated c, double *scores, i64 n) {
-#if ONE_GROUP
-    Group only = group_at(c, 0);
+#if SAME_GROUP
+    i64 same = group_of(c, 0, 0);
+    Group only = group_at(c, same < 0 ? 0 : same);
 #endif
     for (i64 first = (i64)blockIdx.x * OF_BLOCK; first < n; first += (i64)gridDim.x * OF_BLOCK) {
         Search s[AT_A_TIME];
-        i64 groups[AT_A_TIME], row = first / COLUMNS;
-        u32 column = (u32)(first - row * COLUMNS) + threadIdx.x;
+        i64 groups[AT_A_TIME], row = SAME_GROUP ? 0 : first / COLUMNS;
+        u32 column = (u32)(first - row * COLUMNS) + threadIdx.x, left = (u32)(n - first < OF_BLOCK ? n - first : OF_BLOCK);
         double of_label[AT_A_TIME], *at = scores + first + threadIdx.x;
 #pragma unroll
         for (int q = 0; q < AT_A_TIME; q++) {
-            u32 k = column + 256 * q;
             groups[q] = -1, s[q].low = s[q].high = 0, of_label[q] = 0.0;
-            if (first + threadIdx.x + 256 * q >= n) continue;
-            of_label[q] = at[256 * q], groups[q] = c.row_groups ? (i64)c.row_groups[row + k / COLUMNS] : (i64)(k % COLUMNS);
-#if ONE_GROUP
-            if (groups[q] >= 0) s[q] = start_search(only, of_label[q]);
+            if (threadIdx.x + 256 * q >= left) continue;
+            of_label[q] = at[256 * q];
+#if SAME_GROUP
+            s[q] = start_search(only, of_label[q]);
 #else
+            groups[q] = group_of(c, row, column + 256 * q);
             if (groups[q] >= 0) s[q] = start_search(group_at(c, groups[q]), of_label[q]);
 #endif
         }
@@ -98,11 +111,11 @@ extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS) p_values(Calibrate
         }
 #pragma unroll
         for (int q = 0; q < AT_A_TIME; q++) {
-            if (first + threadIdx.x + 256 * q >= n) continue;
-#if ONE_GROUP
-            at[256 * q] = groups[q] < 0 ? 1.0 : p_value_of(c, only, s[q]);
+            if (threadIdx.x + 256 * q >= left) continue;
+#if SAME_GROUP
+            at[256 * q] = same < 0 ? 1.0 : p_value_of(only, s[q].low);
 #else
-            at[256 * q] = groups[q] < 0 ? 1.0 : p_value_of(c, group_at(c, groups[q]), s[q]);
+            at[256 * q] = groups[q] < 0 ? 1.0 : p_value_of(group_at(c, groups[q]), s[q].low);
 #endif
         }
     }

@@ -4,7 +4,8 @@
  * how a warp divides its rows: LANES lanes a row, which read VECTOR labels at a time. HASHES says whether seeds come from the
  * rows, ASKS whether the score asks for the largest masses, RANKS whether a rank counts. Collectives are always those of whole
  * warps, reached by all lanes together: tests run the same source on a processor, with lanes as fibers. LOGITS says that the rows
- * are logits, whose softmax the kernel makes itself.
+ * are logits, whose softmax the kernel makes itself. PURE says that a score is the mass up to a label less u times its own: products
+ * with 1 and sums with 0, which change no bit, are left out (the adaptive score).
  */
 #ifndef APTSET_ROW_CUH
 #define APTSET_ROW_CUH
@@ -15,6 +16,12 @@ typedef long long i64;
 
 #ifndef LOGITS
 #define LOGITS 0
+#endif
+#ifndef PLAIN
+#define PLAIN 0
+#endif
+#ifndef PURE
+#define PURE 0
 #endif
 
 #define DEVICE static __device__ __forceinline__
@@ -155,11 +162,13 @@ DEVICE double rank_penalty(const double *w, double rank, double u) {
 
 /* What stands above the fraction line of a score; twin of formula.mass_score together with the two below. */
 DEVICE double numerator(const double *w, double above, double own, bool is_first, const Loaded &row) {
+    if (PURE) return (above + own) - row.u * own;
     if (ASKS && is_first) return (w[FIRST_OWN] * own + w[FIRST_OWN_U] * (row.u * own)) + w[FIRST_SECOND] * row.second;
-    double shared = w[ABOVE] * above + w[OWN] * own + w[OWN_U] * (row.u * own);
+    double shared = (PLAIN ? above : w[ABOVE] * above) + w[OWN] * own + w[OWN_U] * (row.u * own);
     return ASKS ? shared + w[TOP] * row.top : shared; /* adding a zero changes no bit */
 }
 DEVICE double with_rest(const double *w, double share, double rank, bool is_first, double u) {
+    if (PURE) return share;
     double rest = ASKS && is_first ? w[FIRST_CONSTANT] + w[FIRST_U] * u : w[CONSTANT] + w[U] * u;
     return RANKS ? (share + rest) + w[RANK] * rank_penalty(w, rank, u) : share + rest;
 }

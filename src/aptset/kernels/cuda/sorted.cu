@@ -19,7 +19,7 @@
 #define ONLY_BUCKETS 0 /* rows with too full a bucket are left to another kernel: sorting in registers asks for most of them */
 #endif
 #ifndef MIN_BLOCKS
-#define MIN_BLOCKS (WHAT == SIZES_OF_SETS || (BY_BUCKETS && !ONLY_BUCKETS) ? 3 : 4) /* on a multiprocessor at a time, as measured */
+#define MIN_BLOCKS (WHAT == SIZES_OF_SETS || BY_BUCKETS ? 3 : 4) /* on a multiprocessor at a time, as measured */
 #endif
 #define PLACE(e) ((int)WITHIN * E + (e)) /* of E in each lane */
 
@@ -161,7 +161,7 @@ template <int E> DEVICE OrderOf<E> put_in_order(u64 (&keys)[E], u64 tie_seed) {
 }
 
 /* Where labels, scores, flags or members wait in shared memory, until a warp reads or writes them side by side. */
-DEVICE int padded(int place) { return place + place / 32; } /* lanes would meet in one bank */
+DEVICE int padded(int place) { return place + (int)((u32)place >> 5); } /* lanes would meet in one bank */
 
 /* The labels of this lane as they were read: their values as bits plus 1, and the columns that these stand in. */
 #define IS_LABEL(e) is_inside((e) / VECTOR) /* whatever its value is: rows may be bad */
@@ -211,14 +211,14 @@ DEVICE void exchange_neighbours(Ordered &o, u32 rounds) {
 /* Count the labels of every bucket, let each begin where the one before it ends, put labels there, and exchange neighbours as
  * often as the fullest bucket asks for: n of them are in order after n turns. False, with nothing done, if one is too full. */
 DEVICE bool order_by_buckets(const u32 (&values)[EACH], Ordered &o, u64 *staged) {
-    u32 *starts = (u32 *)(staged + padded(LENGTH)), places[EACH / 4], total = 0, fullest = 0;
+    u32 *starts = (u32 *)(staged + padded(LENGTH)), places[EACH / 2], total = 0, fullest = 0; /* of two labels: a bucket and a place there each */
     Buckets b = buckets_of(values);
     for (int k = (int)LANE; k < padded(N_BUCKETS); k += 32) starts[k] = 0;
     __syncwarp();
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
-        u32 place = IS_LABEL(e) ? atomicAdd(starts + bucket_of(b, values[e]), 1u) : 0;
-        places[e / 4] = e % 4 ? places[e / 4] | (place & 255u) << 8 * (e % 4) : place & 255u;
+        u32 bucket = (u32)bucket_of(b, values[e]), place = IS_LABEL(e) ? atomicAdd(starts + bucket, 1u) & 31u : 0;
+        places[e / 2] = e % 2 ? places[e / 2] | bucket << 21 | place << 16 : bucket << 5 | place;
     }
     __syncwarp();
     u32 *of_lane = starts + padded((int)LANE * (N_BUCKETS / 32));
@@ -233,10 +233,11 @@ DEVICE bool order_by_buckets(const u32 (&values)[EACH], Ordered &o, u64 *staged)
         of_lane[k] = start, start += count;
     }
     __syncwarp();
-    look_again(b.times);
 #pragma unroll
-    for (int e = 0; e < EACH; e++)
-        if (IS_LABEL(e)) staged[padded((int)(starts[bucket_of(b, values[e])] + (places[e / 4] >> 8 * (e % 4) & 255u)))] = key_at(values, e);
+    for (int e = 0; e < EACH; e++) {
+        u32 noted = e % 2 ? places[e / 2] >> 16 : places[e / 2] & 0xFFFFu;
+        if (IS_LABEL(e)) staged[padded((int)(starts[noted >> 5] + (noted & 31u)))] = key_at(values, e);
+    }
     __syncwarp();
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
@@ -247,6 +248,31 @@ DEVICE bool order_by_buckets(const u32 (&values)[EACH], Ordered &o, u64 *staged)
     if (fullest > 1) exchange_neighbours(o, fullest / 2 + 1);
     return true;
 }
+
+/* The same as settle_neighbours, in shared memory: rows with ties are rare, and code that is long would push the rest out of the cache of instructions. */
+DEVICE void settle_staged(Ordered &o, u64 *staged, u64 tie_seed) {
+    int first = (int)LANE * EACH;
+#pragma unroll
+    for (int e = 0; e < EACH; e++) staged[padded(first + e)] = (u64)o.values[e] << 32 | o.columns[e];
+    __syncwarp();
+    bool moved = true;
+    while (__any_sync(FULL, moved)) {
+        moved = false;
+#pragma unroll 1
+        for (int e = 0; e < EACH; e++) { /* pairs across two lanes last, when nobody else looks at them */
+            if (e == EACH - 1) __syncwarp();
+            if (first + e + 1 >= LENGTH) continue;
+            u64 &a = staged[padded(first + e)], &b = staged[padded(first + e + 1)], kept = a, next = b;
+            if (!(kept >> 32) || kept >> 32 != next >> 32) continue;
+            if (tie_of(tie_seed, (u32)kept) < tie_of(tie_seed, (u32)next)) continue;
+            a = next, b = kept, moved = true;
+        }
+        __syncwarp();
+    }
+#pragma unroll
+    for (int e = 0; e < EACH; e++) o.columns[e] = (u32)staged[padded(first + e)];
+    __syncwarp();
+}
 #endif
 
 /* The whole row in order. */
@@ -254,7 +280,7 @@ DEVICE Ordered put_row_in_order(const u32 (&values)[EACH], u64 tie_seed, unsigne
 #if BY_BUCKETS
     Ordered o;
     if (order_by_buckets(values, o, (u64 *)pool)) {
-        if (__any_sync(FULL, has_ties(o))) settle_neighbours(o, tie_seed);
+        if (__any_sync(FULL, has_ties(o))) settle_staged(o, (u64 *)pool, tie_seed);
         return o;
     }
 #endif
@@ -276,27 +302,64 @@ template <typename T> DEVICE void write_together(const T *staged, T *to, i64 fro
 
 struct Row { i64 row; bool here; Loaded of; u64 tie_seed; };
 
-DEVICE double mass_at(const Ordered &o, int e) { return o.values[e] ? ((double)__uint_as_float(o.values[e] - 1u) + 2.0) - 2.0 : 0.0; }
+/* Whether a value, by its bits, is more than nothing on the grid: more than half a step. */
+DEVICE bool has_mass(u32 bits) { return bits > 0x25800000u; /* 2^-52 */ }
 
-/* Call `use(e, score)` for every place of this lane. */
+DEVICE double mass_at(const Ordered &o, int e) { return ((double)__uint_as_float((o.values[e] ? o.values[e] : 1u) - 1u) + 2.0) - 2.0; }
+
+/* A score that is made later, of a label without mass behind all others: no number, with its rank in the low bits. */
+#define LATER 0x7FF8000000000000ull
+
+/* Call `use(e, score)` for every place of this lane. Masses are not scaled to grid steps, which changes no quotient. Where all scores are
+ * written, those of labels without mass are made by the loop that writes them: the code of a division for each place would be long. */
 template <typename Use> DEVICE void each_score(const Job &job, const Row &r, Ordered &o, Use use) {
     double of_lane = 0.0;
 #pragma unroll
     for (int e = 0; e < EACH; e++) of_lane += mass_at(o, e);
 #pragma unroll
     for (int e = 0; e < EACH; e++) look_again(o.values[e]);
-    double above = sum_before(of_lane), one_over_total = 1.0 / r.of.total;
+    Loaded of = r.of;
+    of.total *= 0x1p-51, of.top *= 0x1p-51, of.second *= 0x1p-51;
+    double above = sum_before(of_lane), one_over_total = 1.0 / of.total;
+    bool may_be_behind = job.w[BEHIND] != 0.0;
 #pragma unroll
     for (int e = 0; e < EACH; e++) {
         double own = mass_at(o, e);
-        i64 rank = (int)WITHIN * EACH + e + 1;
+        int rank = (int)WITHIN * EACH + e + 1;
         if (rank <= COLUMNS) {
-            bool has_mass = own > 0.0 || job.w[BEHIND] == 0.0;
-            use(e, has_mass ? mass_score(job.w, above * STEPS_PER_ONE, own * STEPS_PER_ONE, (double)rank, r.of, one_over_total) : behind_score(job.w, rank, r.of));
+#if WHAT == SCORES_OF_LABELS
+            double score = mass_score(job.w, above, own, (double)rank, of, one_over_total);
+            use(e, may_be_behind && !has_mass(o.values[e] - 1u) ? from_bits(LATER | (u32)rank) : score);
+#else
+            use(e, own > 0.0 || !may_be_behind ? mass_score(job.w, above, own, (double)rank, of, one_over_total) : behind_score(job.w, rank, of));
+#endif
         }
         above += own;
     }
 }
+
+#if WHAT == SCORES_OF_LABELS
+/* Write the scores of each row that the warp has, side by side. */
+DEVICE void write_scores(const Job &job, const Row &r, const double *staged, double *to) {
+#pragma unroll 1
+    for (int g = 0; g < GROUPS; g++) {
+        i64 start = __shfl_sync(FULL, r.row, g * LANES) * COLUMNS;
+        Loaded of = r.of;
+        of.u = __shfl_sync(FULL, of.u, g * LANES), of.with_mass = __shfl_sync(FULL, of.with_mass, g * LANES);
+        if (!__shfl_sync(FULL, (int)r.here, g * LANES)) continue;
+        const double *from = staged + g * padded(LENGTH);
+        if (of.with_mass == COLUMNS || job.w[BEHIND] == 0.0) {
+#pragma unroll 8
+            for (int k = (int)LANE; k < COLUMNS; k += 32) to[start + k] = from[k];
+            continue;
+        }
+#pragma unroll 1
+        for (int k = (int)LANE; k < COLUMNS; k += 32)
+            to[start + k] = from[k] == from[k] ? from[k] : behind_score(job.w, (i64)(bits_of(from[k]) & 0xFFFFu), of);
+    }
+    __syncwarp();
+}
+#endif
 
 #if WHAT == MEMBERS_OF_SETS
 template <int E> DEVICE void write_members(const Row &r, const OrderOf<E> &o, const Output &out, unsigned char *pool) {
@@ -344,7 +407,7 @@ DEVICE void use_scores(const Job &job, const Row &r, Ordered &o, const Output &o
     double *staged = (double *)pool + (LANE / LANES) * padded(LENGTH);
     each_score(job, r, o, [&](int e, double score) { staged[o.columns[e]] = score; });
     __syncwarp();
-    write_together((double *)pool, out.scores, r.row * COLUMNS, r.here ? COLUMNS : 0, false);
+    write_scores(job, r, (double *)pool, out.scores);
 #elif WHAT == SIZES_OF_SETS
     double scores[EACH];
     each_score(job, r, o, [&](int e, double score) { scores[e] = score; });
@@ -388,6 +451,15 @@ DEVICE void use_scores(const Job &job, const Row &r, Ordered &o, const Output &o
 #endif
 }
 
+#ifndef ASKS_AHEAD /* tests need not */
+DEVICE void ask_ahead(const void *at) { asm volatile("prefetch.global.L1 [%0];" ::"l"(at)); }
+#endif
+
+/* Ask for the row at place i of the work, so that it is near when it is read: a lane asks for 128 bytes. */
+DEVICE void ask_for_row(const Job &job, i64 i) {
+    if ((int)LANE * 128 < COLUMNS * (int)sizeof(Element)) ask_ahead((const unsigned char *)elements_of(job, row_at(job, i)) + LANE * 128);
+}
+
 /* Read a row, sum it, seed it; bad rows are told and then go along without a place to write to. */
 DEVICE Row open_values(const Job &job, i64 i, bool here, u32 (&values)[EACH]) {
     Row r = {row_at(job, i), here, {0.0, 0.0, 0.0, 0, 0.0}, 0};
@@ -408,7 +480,7 @@ DEVICE Row open_values(const Job &job, i64 i, bool here, u32 (&values)[EACH]) {
         for (int v = 0; v < VECTOR; v++) {
             Value value = x[v] + (Value)0; /* one zero */
             double wide = (double)value, mass = (wide + 2.0) - 2.0;
-            total += mass, odd |= oddness(value), with_mass += mass > 0.0;
+            total += mass, odd |= oddness(value), with_mass += has_mass(__float_as_uint(value));
             if (HASHES) add_to_hash(hash, bits_of(wide), column_keys[v]);
             values[chunk * VECTOR + v] = __float_as_uint(value) + 1u;
         }
@@ -426,8 +498,8 @@ DEVICE Row open_values(const Job &job, i64 i, bool here, u32 (&values)[EACH]) {
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) sorted(Job job, Output out) {
     DYNAMIC_SHARED(pool);
     unsigned char *of_warp = pool + (threadIdx.x / 32) * (GROUPS * padded(LENGTH) * (BY_BUCKETS ? 12 : 8));
-    i64 n = rows_to_do(job), warps = (i64)gridDim.x * blockDim.x / 32;
-    for (i64 first = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32 * GROUPS; first < n; first += warps * GROUPS) {
+    i64 n = rows_to_do(job), step = (i64)gridDim.x * blockDim.x / 32 * GROUPS, first = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32 * GROUPS;
+    for (; first < n; first += step) {
         i64 i = first + LANE / LANES;
         u32 values[EACH];
         Row r = open_values(job, i < n ? i : n - 1, i < n, values);
@@ -438,11 +510,13 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) sorted(Job job, 
 #else
 #if ONLY_BUCKETS
         Ordered o;
-        if (!order_by_buckets(values, o, (u64 *)of_warp)) {
+        bool in_order = order_by_buckets(values, o, (u64 *)of_warp);
+        if (first + step < n) ask_for_row(job, first + step); /* it is on its way while this one is scored */
+        if (!in_order) {
             if (LANE == 0 && r.here) leave(job, r.row);
             continue;
         }
-        if (__any_sync(FULL, has_ties(o))) settle_neighbours(o, r.tie_seed);
+        if (__any_sync(FULL, has_ties(o))) settle_staged(o, (u64 *)of_warp, r.tie_seed);
 #else
         Ordered o = put_row_in_order(values, r.tie_seed, of_warp);
 #endif

@@ -48,6 +48,7 @@ _AGAIN = 4  # blocks for a multiprocessor, of few rows
 _FEW_ROWS = 4096  # whose copies are left to the careful kernel: starting one kernel less is worth more
 NARROW_BLOCKS = 64  # for a multiprocessor: fewer than there is work for, so that each asks for rows ahead
 _WIDEST_IN_LANES = 1024  # columns of logits whose softmax a warp has in its registers
+_MORE_BUCKETS = 4  # for each of the host's: all lanes of a warp wait for the longest search
 _OF_LOGITS = ("label_scores", "mask")  # verbs that make the softmax of rows of any length themselves
 
 
@@ -208,8 +209,8 @@ class CudaEngine:
         of_calibration = changed(of_calibration, row_groups=pointer(row_groups))
         grid = max(1, min(-(-n // 1024), self.starts.multiprocessors * 64))
         arguments = (of_calibration, c_void_p(pointer(scores)), c_int64(n))
-        one_group = int(row_groups is not None and len(calibrated.offsets) == 2)
-        defines = (("COLUMNS", scores.shape[1]), ("ONE_GROUP", one_group))
+        same_group = row_groups is not None and row_groups.stride(0) == 0  # one number that stands for all rows
+        defines = (("COLUMNS", scores.shape[1]), ("SAME_GROUP", int(same_group)))
         self.starts.run("p_values.cu", defines, "p_values", grid, 256, 0, *arguments)
         return scores, first_bad
 
@@ -289,7 +290,8 @@ class CudaEngine:
         """Return the calibration in the memory of the device, where it is kept."""
         torch, place = torch_module(), f"{self.name} {values.device}"
         if place not in calibrated.kept:
-            arrays = (calibrated.scores, calibrated.offsets, *calibrated.index, _rounding(calibrated))
+            index = calibrated.index.with_more_buckets(calibrated.scores, calibrated.offsets, _MORE_BUCKETS)
+            arrays = (calibrated.scores, calibrated.offsets, *index, _rounding(calibrated))
             calibrated.kept[place] = [
                 None if one is None else torch.tensor(one, device=values.device) for one in arrays
             ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -54,6 +55,23 @@ class Index(NamedTuple):
             return NO_INDEX
         firsts = self.firsts[start : stop + 1] - first
         return Index(self.starts[first:last], firsts, self.low[start:stop], self.scale[start:stop])
+
+    def with_more_buckets(self, scores: Floats, offsets: NDArray[np.int64], times: int) -> Index:
+        """Return the index with so many buckets, a power of two, in the place of each."""
+        if self.starts is None or self.firsts is None or self.low is None or self.scale is None:
+            return NO_INDEX
+        scale, lists = self.scale * times, [self.starts[:0]]
+        if not np.isfinite(scale).all():
+            return self
+        for group, (first, last) in enumerate(pairwise(self.firsts.tolist())):
+            several = self.starts[:0]
+            if last > first:
+                of_group, n_buckets = scores[offsets[group] : offsets[group + 1]], (last - first - 1) * times
+                numbers = np.clip((of_group - self.low[group]) * scale[group], 0, n_buckets - 1).astype(np.int64)
+                several = np.searchsorted(numbers, np.arange(n_buckets + 1)).astype(np.int32)
+            lists.append(several)
+        firsts = np.cumsum([len(starts) for starts in lists], dtype=np.int64)
+        return Index(np.concatenate(lists), firsts, self.low, scale)
 
 
 NO_INDEX = Index()
