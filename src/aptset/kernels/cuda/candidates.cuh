@@ -9,7 +9,7 @@
 struct __align__(16) Left {
     Value x[MOST_LEFT];
     double mass[MOST_LEFT];
-    u64 ties[MOST_LEFT];
+    u64 ties[MOST_LEFT]; /* of a score in float32: keys that are greater for a label that comes first, by its logit and the first bits of its tie */
     int columns[MOST_LEFT], count;
 #if LOGITS
     float logits[MOST_LEFT];
@@ -71,9 +71,10 @@ struct Kept {
     u64 tie;
     int size;
     bool slow;
-#if LOGITS /* labels above `high` are in, and those above `low` whose logits are at least `logit` */
-    Value low, high;
-    float logit;
+#if LOGITS /* labels above `high` are in, and of the `count` that were left those of which `is_in` tells; `top` asks for the most likely label */
+    Value high;
+    int count;
+    bool is_in[EACH_LEFT], top;
 #endif
 };
 
@@ -132,11 +133,15 @@ DEVICE float beyond(const Held &held, float p) {
     float d = 0.6931472f * (__log2f(held.scale) - __log2f(p));
     return p * (1.0f + (1.23f * fmaxf(d, 0.0f) + 5.0f) * 0x1p-22f);
 }
-DEVICE bool has_close_ends(const Held &held, const Bracket &b) {
-    float above_low = beyond(held, b.low), above_high = beyond(held, b.high);
+/* Labels above the lower end are those that are left. Bits of values that are not negative sort like them, so that one comparison tells whether
+ * a value lies above the other end and near it. */
+DEVICE bool has_close_ends(const Held &held, const Bracket &b, const Left &left, int count) {
+    float above_low = beyond(held, b.low);
+    u32 first = __float_as_uint(b.high) + 1u, many = __float_as_uint(beyond(held, b.high)) - __float_as_uint(b.high);
     bool is_close = false;
+    for (int c = (int)WITHIN; c < count; c += LANES) is_close |= left.x[c] <= above_low;
 #pragma unroll
-    for (int e = 0; e < PER_LANE; e++) is_close |= ((held.x[e] > b.low) & (held.x[e] <= above_low)) | ((held.x[e] > b.high) & (held.x[e] <= above_high));
+    for (int e = 0; e < PER_LANE; e++) is_close |= __float_as_uint(held.x[e]) - first < many;
     return any_in_group(is_close);
 }
 #else
@@ -153,8 +158,23 @@ DEVICE double mass_above(const Element *row, Value high, bool is_open) {
 #endif
 
 #if PLAIN
-/* The same in float32: tells less often. With TIED labels that are equal stand in the order of their ties. */
-template <bool TIED> DEVICE bool score_quickly(const Left &left, int count, const Bracket &b, const Target &t, bool *is_in, bool *equal) {
+#if LOGITS
+/* A key for each label that is left, the greater the sooner it comes; what is behind the last one comes last. */
+DEVICE void put_keys(Left &left, int count, u64 tie_seed) {
+    for (int c = (int)WITHIN; c < MOST_LEFT; c += LANES) {
+        u32 bits = __float_as_uint(left.logits[c]);
+        u64 first = bits >> 31 ? ~bits : bits | 0x80000000u;
+        left.ties[c] = c < count ? first << 32 | (u32)(~tie_of(tie_seed, left.columns[c]) >> 32) : 0;
+    }
+    __syncwarp();
+}
+DEVICE bool comes_before(const Left &left, int d, int c) { return left.ties[d] > left.ties[c]; }
+#else
+DEVICE bool comes_before(const Left &left, int d, int c) { return left.x[d] > left.x[c]; }
+#endif
+
+/* The same in float32: tells less often. */
+DEVICE bool score_quickly(const Left &left, int count, const Bracket &b, const Target &t, bool *is_in, bool *equal) {
     float room = b.at_high.mass - t.tail, slack = b.at_high.mass * (float)OFF_BY + t.slack;
     bool sure = true;
     u32 ranks = 0;
@@ -163,14 +183,10 @@ template <bool TIED> DEVICE bool score_quickly(const Left &left, int count, cons
         int c = (int)WITHIN + k * LANES;
         is_in[k] = false;
         if (c >= count) continue;
-        float own_value = order_of(left, c), above = 0.0f;
+        float above = 0.0f;
 #pragma unroll
-        for (int d = 0; d < MOST_LEFT; d++) {
-            float other = order_of(left, d);
-            bool is_before = other > own_value;
-            if (TIED) is_before |= (other == own_value) & (left.ties[d] < left.ties[c]);
-            if (is_before) above += left.x[d], ranks++;
-        }
+        for (int d = 0; d < MOST_LEFT; d++)
+            if (comes_before(left, d, c)) above += left.x[d], ranks++;
         float gap = above + left.x[c] * t.share - room;
         is_in[k] = gap < 0.0f;
         sure = sure && fabsf(gap) > slack;
@@ -180,49 +196,52 @@ template <bool TIED> DEVICE bool score_quickly(const Left &left, int count, cons
 }
 #endif
 
-/* Score the labels between the ends: with the sums at hand where these are enough, else exactly, with ties in order. */
-DEVICE Kept settle(const Job &job, const Held &held, const Element *row, const Bracket &b, Target &t, u64 seed, bool is_open, Left &left) {
-    int count = gather(held, row, b, is_open, left);
-    Kept kept = {b.high, ~0ull, PLAIN ? 0 : COLUMNS - (int)b.at_high.number, count > MOST_LEFT};
-#if LOGITS
-    kept.low = b.low, kept.high = b.high;
-#endif
-    if (kept.slow) count = 0;
-    bool is_in[EACH_LEFT], equal = false, sure;
-#if PLAIN
-    sure = score_quickly<false>(left, count, b, t, is_in, &equal);
+/* Score the labels between the ends, with the sums at hand where these are enough, in `is_in`. What is not sure is slow where rows are logits, and
+ * else scored exactly, with ties in order; `tied` tells whether the labels of this row were. */
+DEVICE bool score_candidates(const Job &job, const Element *row, const Bracket &b, Target &t, u64 seed, bool is_open, Left &left, int count,
+                             bool *is_in, bool *tied, bool *slow) {
+    bool equal = false, sure;
+#if PLAIN && LOGITS /* ties are part of the order at once: rows of short types have many */
+    put_keys(left, count, tie_seed_of(seed, t.of.u));
+    sure = score_quickly(left, count, b, t, is_in, &equal);
+    *tied = false, *slow |= equal || any_in_group(!sure);
+    return false;
+#elif PLAIN
+    sure = score_quickly(left, count, b, t, is_in, &equal);
 #else
     double about = t.of.total - (double)b.at_high.mass * STEPS_PER_ONE, slack = slack_of(b.at_high.mass, b.at_high.mass, t, t.threshold);
     sure = score_left(job, left, count, about, b.at_high.number, false, t, slack, is_in, &equal);
 #endif
-    bool any_tied = __any_sync(FULL, equal), tied = any_tied && any_in_group(equal);
-    if (any_tied || __any_sync(FULL, !sure)) {
-        u64 tie_seed = tie_seed_of(seed, t.of.u);
-        for (int c = (int)WITHIN; c < count; c += LANES) {
-            if (tied) left.ties[c] = tie_of(tie_seed, left.columns[c]);
-            if (PLAIN && !LOGITS) left.mass[c] = mass_of((double)left.x[c]);
-        }
-        if (PLAIN && !LOGITS) t.one_over_total = 1.0 / t.of.total;
-#if LOGITS /* what is not sure is left to the careful kernel */
-        __syncwarp();
-#if PLAIN
-        bool still_equal;
-        if (any_tied) sure = score_quickly<true>(left, count, b, t, is_in, &still_equal);
-#else
-        double above = t.of.total - (double)b.at_high.mass * STEPS_PER_ONE, most = slack_of(b.at_high.mass, b.at_high.mass, t, t.threshold);
-        sure = score_left(job, left, count, above, b.at_high.number, tied, t, most, is_in, &equal);
-#endif
-        kept.slow |= any_in_group(!sure);
-#else
-        double above = mass_above(row, b.high, is_open);
-        __syncwarp();
-        score_left(job, left, count, above, b.at_high.number, tied, t, 0.0, is_in, &equal);
-#endif
+#if !(PLAIN && LOGITS)
+    bool any_tied = __any_sync(FULL, equal);
+    *tied = any_tied && any_in_group(equal);
+    if (!any_tied && !__any_sync(FULL, !sure)) return false;
+    u64 tie_seed = tie_seed_of(seed, t.of.u);
+    for (int c = (int)WITHIN; c < count; c += LANES) {
+        if (*tied) left.ties[c] = tie_of(tie_seed, left.columns[c]);
+        if (PLAIN) left.mass[c] = mass_of((double)left.x[c]);
     }
 #if LOGITS
-    bool close_ends = has_close_ends(held, b), doubt = are_in_doubt(left, count);
-    kept.slow |= close_ends || doubt;
+    __syncwarp();
+    sure = score_left(job, left, count, about, b.at_high.number, *tied, t, slack, is_in, &equal);
+    *slow |= any_in_group(!sure);
+#else
+    if (PLAIN) t.one_over_total = 1.0 / t.of.total;
+    double above = mass_above(row, b.high, is_open);
+    __syncwarp();
+    score_left(job, left, count, above, b.at_high.number, *tied, t, 0.0, is_in, &equal);
 #endif
+    return any_tied;
+#endif
+}
+
+/* Which of the labels between the ends are in. */
+DEVICE Kept settle(const Job &job, const Held &held, const Element *row, const Bracket &b, Target &t, u64 seed, bool is_open, Left &left) {
+    int count = gather(held, row, b, is_open, left);
+    Kept kept = {b.high, ~0ull, PLAIN ? 0 : COLUMNS - (int)b.at_high.number, count > MOST_LEFT};
+    if (kept.slow) count = 0;
+    bool is_in[EACH_LEFT], tied;
+    bool any_tied = score_candidates(job, row, b, t, seed, is_open, left, count, is_in, &tied, &kept.slow);
     u32 in = 0;
     Value least = (Value)4;
 #pragma unroll
@@ -230,26 +249,25 @@ DEVICE Kept settle(const Job &job, const Held &held, const Element *row, const B
         if (is_in[k]) in++, least = min(least, left.x[(int)WITHIN + k * LANES]);
     least = least_in_group(least), in = sum_in_group(in);
 #if LOGITS
-    float last = 1.0f / 0.0f;
+    bool close_ends = has_close_ends(held, b, left, count), doubt = are_in_doubt(left, count);
+    kept.slow |= close_ends || doubt;
+    kept.high = b.high, kept.count = count, kept.top = false;
 #pragma unroll
-    for (int k = 0; k < EACH_LEFT; k++)
-        if (is_in[k]) last = fminf(last, left.logits[(int)WITHIN + k * LANES]);
-    kept.logit = last = least_over(last, LANES);
+    for (int k = 0; k < EACH_LEFT; k++) kept.is_in[k] = is_in[k];
 #else
-    Value last = least;
-#endif
     if (any_tied) {
         u64 last_tie = 0;
         bool splits = false;
 #pragma unroll
         for (int k = 0; k < EACH_LEFT; k++) {
             int c = (int)WITHIN + k * LANES;
-            if (c >= count || order_of(left, c) != last || !tied) continue;
+            if (c >= count || left.x[c] != least || !tied) continue;
             if (is_in[k]) last_tie = left.ties[c] > last_tie ? left.ties[c] : last_tie; else splits = true;
         }
         splits = any_in_group(splits), last_tie = largest_over(last_tie, LANES);
         if (splits) kept.tie = last_tie;
     }
+#endif
     if (__any_sync(FULL, is_open && !b.has_low)) { /* labels without mass, which nobody looked at */
         bool are_there = count_above(held, (Value)LEAST_MASS) < COLUMNS;
         if (is_open && !b.has_low && (int)in == count && are_there) kept.slow = true;

@@ -17,24 +17,6 @@ DEVICE void flag_all(const Wanted &wanted, i64 row, int first, int step) {
 #include "tiles.cuh"
 #include "candidates.cuh"
 
-#if LOGITS
-struct __align__(VECTOR) Flags { unsigned char x[VECTOR]; };
-DEVICE void write_flags(const Wanted &wanted, const Held &held, const Element *at, const Kept &kept, i64 row) {
-#pragma unroll
-    for (int chunk = 0; chunk < CHUNKS; chunk++) {
-        if (!is_inside(chunk)) continue;
-        Value logits[VECTOR];
-        load_chunk(at, chunk, logits);
-        Flags flags;
-#pragma unroll
-        for (int v = 0; v < VECTOR; v++) {
-            Value x = held.x[chunk * VECTOR + v];
-            flags.x[v] = (unsigned char)((x > kept.high) | ((x > kept.low) & (logits[v] >= kept.logit))); /* no branches */
-        }
-        *(Flags *)(wanted.flags + row * COLUMNS + column_of(chunk)) = flags;
-    }
-}
-#else
 #if ELEMENT != 1 && VECTOR % 4 == 0
 /* Bits of values that are not negative sort like the values: a difference below zero says that a label is in. */
 DEVICE u32 four_flags(const float *x, u32 last_out) {
@@ -59,24 +41,32 @@ DEVICE Flags flags_of(const Value *x, Value from) {
 }
 #endif
 
-DEVICE void write_flags(const Wanted &wanted, const Held &held, const Element *, const Kept &kept, i64 row) {
+/* Flag the labels from a value on. */
+DEVICE void flag_from(const Wanted &wanted, const Held &held, Value from, i64 row) {
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; chunk++)
-        if (is_inside(chunk)) *(Flags *)(wanted.flags + row * COLUMNS + column_of(chunk)) = flags_of(held.x + chunk * VECTOR, kept.from);
+        if (is_inside(chunk)) *(Flags *)(wanted.flags + row * COLUMNS + column_of(chunk)) = flags_of(held.x + chunk * VECTOR, from);
 }
-#endif
 
+#if LOGITS
+/* Flag those that are in of the labels that were left, one by one; or the most likely label. */
+DEVICE void flag_left(const Wanted &wanted, const Held &held, const Element *at, const Left &left, const Kept &kept, i64 row) {
+#pragma unroll
+    for (int k = 0; k < EACH_LEFT; k++) {
+        int c = (int)WITHIN + k * LANES;
+        if (c < kept.count && kept.is_in[k]) wanted.flags[row * COLUMNS + left.columns[c]] = 1;
+    }
+    for (int j = (int)WITHIN; j < COLUMNS && kept.top; j += LANES)
+        if (value_of(at[j]) == held.top) wanted.flags[row * COLUMNS + j] = 1;
+}
+#else
 /* Take back the flags of those that equal the last label and stand behind it. */
 DEVICE void split_ties(const Wanted &wanted, const Element *at, const Kept &kept, i64 row, u64 tie_seed) {
-#if LOGITS
-    Value last = kept.logit;
-#else
-    Value last = kept.from;
-#endif
     for (int j = (int)WITHIN * VECTOR; j < COLUMNS; j += LANES * VECTOR) /* as they were written: by this lane */
         for (int v = 0; v < VECTOR; v++)
-            if (value_of(at[j + v]) == last && tie_of(tie_seed, j + v) > kept.tie) wanted.flags[row * COLUMNS + j + v] = 0;
+            if (value_of(at[j + v]) == kept.from && tie_of(tie_seed, j + v) > kept.tie) wanted.flags[row * COLUMNS + j + v] = 0;
 }
+#endif
 
 /* Blocks on a multiprocessor at a time: registers for more of them were measured to be worth it. */
 #ifndef MIN_BLOCKS
@@ -134,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
         slow |= kept.slow;
         if (is_full) kept.from = 0, kept.size = COLUMNS, kept.tie = ~0ull;
 #if LOGITS
-        if (is_full) kept.high = -1.0f;
+        if (is_full) kept.high = -1.0f, kept.count = 0;
 #endif
         bool is_empty = !bad && !slow && kept.size == 0 && wanted.min_size;
         if (__any_sync(FULL, is_empty)) { /* the most likely label alone */
@@ -142,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
             u32 tops = 0;
             for (int j = (int)WITHIN; j < COLUMNS; j += LANES) tops += held.top - value_of(at[j]) < SMALL; /* as likely, perhaps */
             bool alone = sum_in_group(tops) == 1;
-            if (is_empty) kept.low = -1.0f, kept.high = 4.0f, kept.logit = held.top, kept.size = 1, slow |= !alone;
+            if (is_empty) kept.high = 4.0f, kept.count = 0, kept.top = true, kept.size = 1, slow |= !alone;
 #else
             Value top = largest_held(held);
             bool alone = count_held(held, top) == 1;
@@ -150,12 +140,19 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
 #endif
         }
         if (!bad && !slow) habit.cut = kept.from;
-        if (here && !bad && !slow) {
-            if (wanted.sizes && WITHIN == 0) wanted.sizes[row] = kept.size;
-            if (wanted.cutoffs && WITHIN == 0) wanted.cutoffs[row] = kept.size ? (float)kept.from : 4.0f; /* nobody reaches that */
-            if (wanted.flags) write_flags(wanted, held, at, kept, row);
-            if (wanted.flags && kept.tie != ~0ull) split_ties(wanted, at, kept, row, tie_seed_of(seed, t.of.u));
+        bool is_done = here && !bad && !slow;
+        if (is_done && WITHIN == 0) {
+            if (wanted.sizes) wanted.sizes[row] = kept.size;
+            if (wanted.cutoffs) wanted.cutoffs[row] = kept.size ? (float)kept.from : 4.0f; /* nobody reaches that */
         }
+#if LOGITS
+        if (wanted.flags && is_done) flag_from(wanted, held, __uint_as_float(__float_as_uint(kept.high) + 1u), row);
+        __syncwarp(); /* a lane flags labels that another one has written */
+        if (wanted.flags && is_done) flag_left(wanted, held, at, lefts[threadIdx.x / LANES], kept, row);
+#else
+        if (wanted.flags && is_done) flag_from(wanted, held, kept.from, row);
+        if (wanted.flags && is_done && kept.tie != ~0ull) split_ties(wanted, at, kept, row, tie_seed_of(seed, t.of.u));
+#endif
         if (here && slow && WITHIN == 0) leave(job, row);
 #if IN_TILES
         __syncwarp(); /* all have read the row */
