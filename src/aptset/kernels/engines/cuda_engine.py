@@ -290,8 +290,8 @@ class CudaEngine:
         """Return the calibration in the memory of the device, where it is kept."""
         torch, place = torch_module(), f"{self.name} {values.device}"
         if place not in calibrated.kept:
-            index = calibrated.index.with_more_buckets(calibrated.scores, calibrated.offsets, _MORE_BUCKETS)
-            arrays = (calibrated.scores, calibrated.offsets, *index, _rounding(calibrated))
+            finer = calibrated.index.with_more_buckets(calibrated.scores, calibrated.offsets, _MORE_BUCKETS)
+            arrays = (calibrated.scores, calibrated.offsets, *finer, _rounding(calibrated))
             calibrated.kept[place] = [
                 None if one is None else torch.tensor(one, device=values.device) for one in arrays
             ]
