@@ -13,7 +13,7 @@ from aptset.core import files as writing
 # A signal at the worst moment: the file is made, and nobody has heard of it yet.
 READING = """
 import signal, tempfile
-from aptset.cli.inputs import as_path
+from aptset.cli.inputs import copy_of_input
 from aptset.cli.start import leave
 
 make = tempfile.mkstemp
@@ -25,7 +25,7 @@ def struck(**names):
 
 signal.signal(signal.SIGTERM, leave)
 tempfile.mkstemp = struck
-as_path("-")
+copy_of_input()
 """
 
 

@@ -51,9 +51,13 @@ def load_artefact(path: Path, trust: tuple[str, ...]) -> Calibration:
     if path.is_dir():
         made: Calibration = check_one_model(path, load_run(path, trust)[0].calibration_)
         return made
-    if stored_kind(path) in ("acceptance", "acceptance_threshold"):
-        raise ValueError(f"{path} was made by `aptset calibrate --accept`, for decisions: pass it to `aptset accept`.")
-    calibration: Calibration = check_one_model(path, load_calibration(path, trust=trust))
+    try:
+        calibration: Calibration = check_one_model(path, load_calibration(path, trust=trust))
+    except ValueError as error:
+        if stored_kind(path) in ("acceptance", "acceptance_threshold"):
+            way_out = "pass it to `aptset accept`."
+            raise ValueError(f"{path} was made by `aptset calibrate --accept`, for decisions: {way_out}") from error
+        raise
     return calibration
 
 

@@ -108,8 +108,7 @@ class ProbabilityFile:
         """Yield all rows in order, in pieces of whole blocks: what a set depends on never spans two of them."""
         file, step, start = self.file, in_whole_blocks(self.batch_rows), 0
         with file.errors():
-            pieces = self._matrices(file, step) if isinstance(file, ArrayFile) else self._columns(step)
-            for batch in pieces:
+            for batch in self._matrices(file, step) if isinstance(file, ArrayFile) else self._columns(step):
                 yield batch
                 start = batch.start + len(batch.probabilities)
         check_row_count(file.path, start, start if file.rows is None else file.rows)

@@ -54,7 +54,7 @@ def is_one_file(names: Sequence[str]) -> bool:
 def goes_to_folder(names: Sequence[str], out: str) -> bool:
     """Tell whether output is a folder of parts; several parts can go nowhere else."""
     is_one, is_file_name = is_one_file(names), PurePosixPath(out).suffix.lower() in _FILES
-    is_folder = out.endswith("/") or (Path(out).is_dir() if not is_url(out) else not is_file_name)
+    is_folder = out.endswith("/") or (not is_file_name if "://" in out else Path(out).is_dir())
     if not is_one:
         is_folder = is_folder or (out != "-" and not is_file_name)
         if not is_folder:
@@ -85,13 +85,12 @@ def open_file(name: str, sep: str | None, encoding: str | None, quiet: bool, is_
     """Return one file as a source of rows."""
     from aptset.arrow.formats import table_file
 
-    given = path_of(name)
-    path = given
+    path = path_of(name)
     if is_growing:
         from aptset.cli.many_files import finished_lines
 
-        path = finished_lines(given, encoding)
-    _GIVEN[str(path)] = _GIVEN.get(str(given), name)
+        given, path = path, finished_lines(path, encoding)
+        _GIVEN[str(path)] = _GIVEN[str(given)]
     file = table_file(path, sep, encoding)
     if file.note and not quiet:
         click.echo(printable(file.note), err=True)
@@ -153,14 +152,16 @@ def artefact_of(name: str) -> Path:
 
 
 def path_of(name: str) -> Path:
-    """Return the path of an input, which is copied from where a URL points to; messages call it as the user does."""
-    if "://" in name:
+    """Return the path of an input, of a copy where - or a URL stands for it; messages call it as the user does."""
+    if name == "-":
+        path, name = copy_of_input(), "standard input"
+    elif "://" in name:
         from aptset.cli.stores import fetch_once
 
         path = fetch_once(name)
     else:
-        path = as_path(name)
-    _GIVEN[str(path)] = "standard input" if name == "-" else name
+        path = check_exists(Path(name))
+    _GIVEN[str(path)] = name
     return path
 
 
@@ -212,11 +213,6 @@ def parts_of(
     return Parts(find_parts(names), Reader(sep, encoding, is_called, tell, is_growing), not quiet)
 
 
-def files_read(options: dict[str, Any], label: str | None) -> list[str | None]:
-    """Return the names of the files that a command reads, which it must not write; a label may be a file, too."""
-    return [*options["probs"], label]
-
-
 @contextmanager
 def target_of(out: str, may_be_output: bool = False) -> Iterator[Path]:
     """Give the path to write to; a URL gets a copy when all went well, and so may standard output, as CSV."""
@@ -246,13 +242,11 @@ _ENDINGS = {
 }
 
 
-def as_path(name: str) -> Path:
-    """Return a path; "-" is standard input, copied to a temporary file so that it can be read twice.
+def copy_of_input() -> Path:
+    """Return a temporary file with all of standard input, so that it can be read twice.
 
-    The copy goes away when the process ends, by a signal too; what a kill leaves lies in the folder for such files.
+    It goes away when the process ends, by a signal too; what a kill leaves lies in the folder for such files.
     """
-    if name != "-":
-        return check_exists(Path(name))
     if sys.stdin is None or sys.stdin.closed:
         raise OSError("- must be standard input that is open; it is closed. Pipe data in, or name a file.")
     stream = sys.stdin.buffer

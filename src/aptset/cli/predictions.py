@@ -10,7 +10,6 @@ import click
 
 from aptset.cli.inputs import (
     artefact_of,
-    files_read,
     goes_to_folder,
     open_file,
     open_only,
@@ -83,7 +82,7 @@ def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **
     from aptset.core.files import check_other_files
     from aptset.core.runner import counting
 
-    check_other_files([Path(out)], files_read(options, label))
+    check_other_files([Path(out)], [*options["probs"], label])
     sources, one = sources_of(options, label, quiet)
     conformity, bands = label_settings(options, quiet, one and one.file.rows)
     settings = {name: options[name] for name in ("normalize", "allow_empty")} | {"conformity": conformity}
@@ -148,7 +147,7 @@ def _calibrate_acceptance(label: str, out: str, quiet: bool, as_json: bool, opti
             "--groups label cannot be given with --accept: pass --error LABEL=NUMBER to `aptset accept` for "
             "each predicted label."
         )
-    check_other_files([Path(out)], files_read(options, label))
+    check_other_files([Path(out)], [*options["probs"], label])
     sources, one = sources_of(options, label, quiet)
     with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
         skipped = list[int]() if options["skip_unlabelled"] else None
@@ -214,7 +213,7 @@ def accept(
     if not artefact.is_dir() and is_given("alpha"):
         raise click.UsageError("--alpha is for the folder of `aptset run`, which makes sets.")
     with target_of(out, may_be_output=True) as target:
-        check_other_files([target], [*files_read(options, label), calibration])
+        check_other_files([target], [*options["probs"], label, calibration])
         if artefact.is_dir():
             file = open_only(options["probs"], options["sep"], options["encoding"], quiet, artefact)
             names = {name: options[name] for name in ("row_id", "groups", "trust", "alpha")}

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from aptset.cli.inputs import artefact_of, files_read, open_only, open_table, remembered, sources_of
+from aptset.cli.inputs import artefact_of, open_only, open_table, remembered, sources_of
 from aptset.cli.options import (
     ALPHAS,
     AS_JSON,
@@ -141,7 +141,7 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
     page, title, alpha, calibration = Path(out), options["title"], options["alphas"][0], options["calibration"]
     dialect, skips = (options["sep"], options["encoding"], quiet), options["skip_unlabelled"]
     sure = None if options["target"] is not None else assurance_of(options)
-    check_other_files([page], [*files_read({"probs": probs}, options["label"]), calibration])
+    check_other_files([page], [*probs, options["label"], calibration])
     tree, of_page = options.pop("taxonomy"), {"extra_metrics": options.pop("extra_metrics")}
     of_page |= {} if tree is None else {"taxonomy": read_taxonomy(tree, quiet)}
     if not probs:

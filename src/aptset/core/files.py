@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
+from itertools import product
 from pathlib import Path
 from typing import BinaryIO
 
@@ -77,22 +78,15 @@ def as_utf8(path: str | Path) -> str:
 
 def check_other_files(outs: Iterable[Path], inputs: Iterable[str | Path | None]) -> None:
     """Refuse to write over what is read, whatever the two are called: links, ./, upper and lower case."""
-    sources = [(name, identity) for name in inputs if name is not None and (identity := _identity(name)) is not None]
-    for out in outs:
-        target = _identity(out)
-        for name, identity in sources:
-            if target is not None and os.path.samestat(target, identity):
-                what = "standard input" if str(name) == "-" else name
-                raise ValueError(
-                    f"{out} must be another file than the input, {what}: it would be replaced. Rename one."
-                )
-
-
-def _identity(name: str | Path) -> os.stat_result | None:
-    """Return what tells a file from all others, or None if there is none."""
-    with suppress(OSError, ValueError):
-        return os.fstat(0) if str(name) == "-" else os.stat(name)
-    return None
+    for out, name in product(outs, inputs):
+        try:
+            source = os.fstat(0) if str(name) == "-" else os.stat(name or "")
+            is_same = os.path.samestat(os.stat(out), source)
+        except (OSError, ValueError):  # one of them is not there
+            continue
+        if is_same:
+            what = "standard input" if str(name) == "-" else name
+            raise ValueError(f"{out} must be another file than the input, {what}: it would be replaced. Rename one.")
 
 
 try:

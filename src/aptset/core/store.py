@@ -77,10 +77,6 @@ class Field(NamedTuple):
     holds: Callable[[Any], Any] = lambda value: True
     optional: bool = False  # left out of a file where it is None
 
-    def fits(self, value: Any) -> bool:
-        """Tell whether a value has the type; true and false are no numbers."""
-        return isinstance(value, self.kind) and not (isinstance(value, bool) and self.kind in _NUMBERS)
-
 
 class Tensor(NamedTuple):
     """A tensor: the types that it may have, and its sizes by name; equal names are equal sizes."""
@@ -173,7 +169,13 @@ class Store(NamedTuple):
             raise unknown_kind(path, self.what, facts["kind"])
         fields = self.schemas[facts["kind"]].fields if isinstance(facts.get("kind"), str) else {"kind": Field(str)}
         facts |= {name: None for name, field in fields.items() if field.optional and name not in facts}
-        wrong = [name for name, field in fields.items() if name not in facts or not field.fits(facts[name])]
+        wrong = [
+            name
+            for name, field in fields.items()
+            if name not in facts
+            or not isinstance(facts[name], field.kind)
+            or (isinstance(facts[name], bool) and field.kind in _NUMBERS)  # true and false are no numbers
+        ]
         if wrong or facts["format"] < 1:
             raise damaged(path, f"its metadata is incomplete ({', '.join(wrong or ['format'])})", self.remedy)
         unknown = sorted(facts.keys() - fields.keys() - {"format", "kind"})

@@ -8,7 +8,6 @@ import io
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -43,15 +42,17 @@ class DelimitedText(TableFile):
     def __init__(self, path: Path, separator: str | None = None, encoding: str | None = None, keys: Keys = ()) -> None:
         super().__init__(path, keys)
         self._is_plain, self._decimals = True, frozenset[str]()
-        stream = pa.input_stream(as_utf8(path), compression="detect")
+        self._encoding = check_encoding(encoding) if encoding else ""
+        self._separator = check_separator(separator) if separator else ""
+        self._name = as_utf8(path)
+        stream = pa.input_stream(self._name, compression="detect")
         with self.errors():
             head = stream.read(_BLOCK)
-        self._encoding = check_encoding(encoding) if encoding else encoding_of(head[:_HEAD])
-        text = head[:_HEAD].decode(self._encoding, errors="replace")
-        self._separator = check_separator(separator) if separator else separator_of(text)
-        self._is_plain = self._encoding == "utf-8" and self._separator == ","
-        self._parse = pa_csv.ParseOptions(delimiter=self._separator, newlines_in_values=True)
-        with self.errors():
+            self._encoding = self._encoding or encoding_of(head[:_HEAD])
+            text = head[:_HEAD].decode(self._encoding, errors="replace")
+            self._separator = self._separator or separator_of(text)
+            self._is_plain = self._encoding == "utf-8" and self._separator == ","
+            self._parse = pa_csv.ParseOptions(delimiter=self._separator, newlines_in_values=True)
             if not self._is_plain:
                 stream = self._open()
                 head = stream.read(_BLOCK)
@@ -86,7 +87,7 @@ class DelimitedText(TableFile):
                 names = next(self._records(), None)
             if names is None:
                 raise ValueError("Empty CSV file")
-            if not all(map(_is_text, names)):
+            if not _is_text("".join(names)):
                 raise ValueError(f"the names of its columns must be UTF-8 text{_WAY_OUT}")
             return names
 
@@ -150,23 +151,29 @@ class DelimitedText(TableFile):
         given = 0
         for block in _BLOCKS:
             read, seen = pa_csv.ReadOptions(block_size=block), 0
-            with _longer_rows(block):
+            try:
                 for batch in pa_csv.open_csv(self._open(), read, self._parse, options):
                     seen += batch.num_rows
                     if seen > given:
                         new, given = seen - given, seen
                         yield batch.slice(batch.num_rows - new)
                 return
+            except pa.ArrowInvalid as error:
+                if not _has_longer_row(error, block):
+                    raise
 
     def _table(self, texts: Sequence[str]) -> pa.Table:
         """Return all rows; types are guessed, and a cell among numbers is missing where NA, NaN or null stands."""
         rows = self.rows or 0
         wanted = {**dict.fromkeys(self._decimals, pa.float64()), **dict.fromkeys(texts, pa.string())}
         for block in _BLOCKS:
-            with _longer_rows(block):
+            try:
                 read, convert = pa_csv.ReadOptions(block_size=block), self._options(wanted, na=True)
                 table = pa_csv.read_csv(self._open(), read, self._parse, convert)
                 break
+            except pa.ArrowInvalid as error:
+                if not _has_longer_row(error, block):
+                    raise
         check_row_count(self.path, table.num_rows, rows)
         check_utf8_columns(self.path, table)
         return self._converted(table, wanted, na=True)
@@ -203,7 +210,7 @@ class DelimitedText(TableFile):
 
     def _open(self) -> Any:
         """Open the file as a stream of UTF-8, decompressed if its name says so."""
-        stream = pa.input_stream(as_utf8(self.path), compression="detect")
+        stream = pa.input_stream(self._name, compression="detect")
         source = "utf-8-sig" if self._encoding == "utf-8" else self._encoding
         return stream if self._is_plain else pa.transcoding_input_stream(stream, source, "utf-8")
 
@@ -247,14 +254,9 @@ class DelimitedText(TableFile):
         return ""
 
 
-@contextmanager
-def _longer_rows(block: int) -> Iterator[None]:
-    """Let the next longer block try where a row is longer than this one."""
-    try:
-        yield
-    except pa.ArrowInvalid as error:
-        if "straddl" not in str(error) or block == _BLOCKS[-1]:
-            raise
+def _has_longer_row(error: Exception, block: int) -> bool:
+    """Tell whether a row was longer than a block, so that the next longer one may do."""
+    return "straddl" in str(error) and block != _BLOCKS[-1]
 
 
 def _without_empty(column: Any) -> Any:
