@@ -11,9 +11,9 @@ from sklearn.naive_bayes import GaussianNB
 
 import aptset
 from aptset.audits.dataset import prepare, split_and_measure
-from aptset.audits.drift import path_test
-from aptset.audits.pages import judge
+from aptset.audits.verdicts import judge
 from aptset.metrics.estimates import paired_mean, resampled_mean
+from aptset.metrics.exchangeability import path_test
 
 ALPHA = Fraction(1, 10)
 

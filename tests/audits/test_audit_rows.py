@@ -12,7 +12,13 @@ from test_audit_chances import rows
 
 import aptset
 from aptset.audits.dataset import prepare
-from aptset.audits.drift import columns_of_features, columns_of_labels, path_test, repeated_rows, repeats_test
+from aptset.metrics.exchangeability import (
+    columns_of_features,
+    columns_of_labels,
+    path_test,
+    repeated_rows,
+    repeats_test,
+)
 
 QUICK = {"repetitions": 4, "calibrations": "split"}
 

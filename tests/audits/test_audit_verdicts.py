@@ -14,9 +14,9 @@ from test_audit_chances import ALPHA, Broken, drifting, rows
 import aptset
 from aptset.audits.compare import Comparison, rank
 from aptset.audits.dataset import RandomSplit, check_times, prepare
-from aptset.audits.drift import look_for_drift, new_labels_test
-from aptset.audits.pages import judge
 from aptset.audits.results import SplitResult, Splits, TestedRows
+from aptset.audits.verdicts import judge, look_for_drift
+from aptset.metrics.exchangeability import new_labels_test
 
 
 @pytest.mark.filterwarnings("ignore:(groups|labels) with too few")

@@ -10,30 +10,26 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from aptset import ConformalClassifier
 from aptset.audits.dataset import (
     Pool,
-    as_conformal,
-    check_calibrations,
+    RandomSplit,
     check_repetitions,
     groups_shown,
     prepare,
     split_and_measure,
-    unseen_rows,
-    warn_drift,
 )
-from aptset.audits.drift import FALSE_ALARMS as OF_DRIFT
-from aptset.audits.drift import Drift, look_for_drift
-from aptset.audits.pages import Verdict, judge, splits_page
 from aptset.audits.results import Distribution, Records, Splits, distribution
-from aptset.conformal import CALIBRATIONS
+from aptset.audits.verdicts import OF_DRIFT, Drift, Verdict, judge, look_for_drift, splits_page
 from aptset.core import validate
 from aptset.core.dates import Times
-from aptset.core.labels import known_columns
+from aptset.core.labels import coded_list, known_columns
 from aptset.core.tables import Backend, Display, html_table, make_table
-from aptset.estimator.checks import check_estimator_can, is_frozen
+from aptset.core.validate import warn_caller
+from aptset.estimator.checks import check_calibrations, check_estimator_can, is_frozen
+from aptset.estimator.fitting import fresh
 from aptset.metrics.coverage_distribution import FALSE_ALARMS
 from aptset.metrics.evaluation import about_unknown
 from aptset.reports.making import check_page_path, save_page
@@ -114,6 +110,40 @@ class Audit:
         verdicts = [f"  {name}: {verdict.sentence()}" for name, verdict in self.verdicts.items()]
         verdicts += [f"  {sentence}" for sentence in self.remarks]
         return "\n".join([head, *verdicts, "", self.splits.text(), "", f"  Drift: {self.drift.sentence()}", ENDING])
+
+
+def check_auditable(model: ConformalClassifier) -> None:
+    """Refuse a promise that random splits do not show, or whose law the verdicts do not know."""
+    if model.weights is not None:
+        raise ValueError(
+            "weights must be left out here: weights are for test rows of another distribution, and the test rows of "
+            "random splits have the same one. Make a report on rows of the other distribution."
+        )
+    if model.assurance is not None:
+        raise ValueError(
+            "assurance must be None for audit and compare, whose verdicts are about sets that cover 1 - "
+            f"alpha on average; got {model.assurance}. Leave it out here: sets with assurance cover more."
+        )
+    validate.alpha(model.alpha)
+
+
+def as_conformal(model: Any, calibration: Any, alpha: float | None, **settings: Any) -> ConformalClassifier:
+    """Return the classifier to audit: the one given, or a model wrapped into one."""
+    if isinstance(model, ConformalClassifier):
+        check_auditable(model)
+        same: ConformalClassifier = fresh(model).set_params(**({} if alpha is None else {"alpha": alpha}))
+        return same
+    return ConformalClassifier(model, calibration=calibration, alpha=0.1 if alpha is None else alpha, **settings)
+
+
+def unseen_rows(pool: Pool, repetitions: int, seed: int) -> NDArray[np.intp]:
+    """Return the test rows of all splits whose label no training row of the split has."""
+    codes, rows = coded_list(pool.y.tolist()).codes, [np.zeros(0, dtype=np.intp)]
+    for number in range(repetitions):
+        train, test = RandomSplit(pool, "", None, number, seed).split()
+        in_training = np.bincount(codes[train], minlength=int(codes.max()) + 1) > 0
+        rows.append(test[~in_training[codes[test]]])
+    return np.concatenate(rows)
 
 
 def about_new_labels(labels: Iterable[Any], classes: Iterable[Any], is_frozen: bool = False) -> tuple[str, ...]:
@@ -235,7 +265,7 @@ def audit(
         candidates = {"as given": as_conformal(estimator, None, alpha)}
     else:
         check_estimator_can(estimator)
-        chosen = check_calibrations(calibrations, sorted(CALIBRATIONS))
+        chosen = check_calibrations(calibrations)
         settings: dict[str, Any] = {"conformity": conformity, "level": level, "randomized": randomized}
         candidates = {str(one): as_conformal(estimator, one, alpha, **settings) for one in chosen}
     shown = groups_shown(groups, candidates.values(), y)
@@ -262,5 +292,5 @@ def _drift(
     generator = np.random.default_rng([random_state, 4])
     drift = look_for_drift(tested, last, pool, alpha, generator, is_by_label)
     if drift.warning:
-        warn_drift(drift.sentence())
+        warn_caller(drift.sentence())
     return drift

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,17 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from aptset import Estimate
+from aptset.audits.audit import as_conformal
 from aptset.audits.dataset import (
-    as_conformal,
-    check_candidates,
     check_repetitions,
-    check_same_level,
     groups_shown,
     prepare,
     split_and_measure,
 )
-from aptset.audits.pages import Verdict, judge, splits_page
 from aptset.audits.results import Difference, Records, Splits
+from aptset.audits.verdicts import Verdict, judge, splits_page
 from aptset.core import validate
 from aptset.core.tables import Backend, Display, html_table
 from aptset.estimator.checks import check_estimator_can
@@ -266,6 +264,26 @@ class Comparison:
 def rank(splits: Splits, verdicts: dict[str, Verdict]) -> list[str]:
     """Return the names, best first: whoever breaks the promise comes last, however small the sets."""
     return sorted(verdicts, key=lambda name: (not verdicts[name].kept, float(splits.values(name, "size").mean())))
+
+
+def check_candidates(candidates: Any) -> dict[str, Any]:
+    """Return the models to compare, by name."""
+    if not isinstance(candidates, Mapping) or len(candidates) < 2:
+        came = f"{len(candidates)} of them" if isinstance(candidates, Mapping) else type(candidates).__name__
+        raise ValueError(
+            f'candidates must be a dictionary of at least two, {{"name": model, ...}}; got {came}. They may be one '
+            "model with several settings, ConformalClassifier(model, ...); for one alone there is aptset.audit."
+        )
+    return {str(name): model for name, model in candidates.items()}
+
+
+def check_same_level(levels: Mapping[str, Any]) -> None:
+    """Refuse candidates that promise different things."""
+    if len(set(levels.values())) > 1:
+        came = ", ".join(f"{name} has {float(level):g}" for name, level in levels.items())
+        raise ValueError(
+            f"candidates must have the same alpha, or sizes cannot be compared; got {came}. Pass alpha= to compare."
+        )
 
 
 def compare(

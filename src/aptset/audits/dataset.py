@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +17,8 @@ from joblib import wrap_non_picklable_objects
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
-from aptset import ConformalClassifier, CoverageMonitor, LabelBands
+from aptset import ConformalClassifier, CoverageMonitor, LabelBands, PredictionSets
 from aptset.audits.results import PartResult, SplitResult, Splits, TestedRows
-from aptset.conformal.importance import refuse_with_weights
 from aptset.core import validate
 from aptset.core.dates import Times, read_times
 from aptset.core.groups import groups_overlap
@@ -29,7 +28,6 @@ from aptset.core.randomization import all_at_once
 from aptset.core.row_groups import check_clusters, plural
 from aptset.core.runner import run_tasks
 from aptset.core.tables import plain_list, without_column
-from aptset.core.validate import warn_caller
 from aptset.estimator.checks import check_training_data
 from aptset.estimator.fitting import fresh, pair_seeds, take
 from aptset.metrics import OF_SPLITS, check_extra
@@ -60,46 +58,6 @@ def check_test_share(share: Any, n_rows: int, what: str = "row") -> tuple[float,
     return float(share), n_test
 
 
-def check_unweighted(weights: Any) -> None:
-    """Refuse a classifier with weights: its promise is about rows from elsewhere, which random splits never show."""
-    if weights is not None:
-        refuse_with_weights(
-            "weights are for test rows of another distribution, and the test rows of random splits have the "
-            "same one. Make a report on rows of the other distribution"
-        )
-
-
-def check_calibrations(calibrations: Any, known: Sequence[str]) -> list[Any]:
-    """Return the calibrations to audit."""
-    chosen = [calibrations] if isinstance(calibrations, str) or not isinstance(calibrations, Sequence) else calibrations
-    for one in chosen:
-        if isinstance(one, str) and one not in known:
-            raise ValueError(f"calibrations must be among {', '.join(known)}; got {one!r}.")
-    if len(chosen) == 0 or len({str(one) for one in chosen}) != len(chosen):
-        raise ValueError(f"calibrations must be at least one, each once; got {calibrations!r}.")
-    return list(chosen)
-
-
-def check_candidates(candidates: Any) -> dict[str, Any]:
-    """Return the models to compare, by name."""
-    if not isinstance(candidates, Mapping) or len(candidates) < 2:
-        came = f"{len(candidates)} of them" if isinstance(candidates, Mapping) else type(candidates).__name__
-        raise ValueError(
-            f'candidates must be a dictionary of at least two, {{"name": model, ...}}; got {came}. They may be one '
-            "model with several settings, ConformalClassifier(model, ...); for one alone there is aptset.audit."
-        )
-    return {str(name): model for name, model in candidates.items()}
-
-
-def check_same_level(levels: Mapping[str, Any]) -> None:
-    """Refuse candidates that promise different things."""
-    if len(set(levels.values())) > 1:
-        came = ", ".join(f"{name} has {float(level):g}" for name, level in levels.items())
-        raise ValueError(
-            f"candidates must have the same alpha, or sizes cannot be compared; got {came}. Pass alpha= to compare."
-        )
-
-
 def check_times(time: Any, n_rows: int, generator: np.random.Generator) -> tuple[NDArray[np.intp], str]:
     """Return the place of each row in time, and how times were read: ranks, ties at random; by default the row order.
 
@@ -113,11 +71,6 @@ def check_times(time: Any, n_rows: int, generator: np.random.Generator) -> tuple
     place = np.empty(n_rows, dtype=np.intp)
     place[order] = np.arange(n_rows)
     return place, times.words()
-
-
-def warn_drift(sentence: str) -> None:
-    """Say that the data do not look exchangeable."""
-    warn_caller(sentence)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,18 +171,15 @@ def prepare(
         features_of(features, None, len(labels))  # refused now, not in the middle of the splits
     elif can_be_sliced(X, len(labels)):
         features = X
-    if members is None:
-        share, n_test = check_test_share(test_share, len(labels))
-    else:
-        share, n_test = check_test_share(test_share, int(members.numbers().max()) + 1, members.noun)
+    n_units, noun = (len(labels), "row") if members is None else (int(members.numbers().max()) + 1, members.noun)
+    share, n_test = check_test_share(test_share, n_units, noun)
     position, times = check_times(time, len(labels), np.random.default_rng([check_seed(seed), 3]))
     order, content = by_content(X, labels, seed)
     of_rows = None if of_rows is None else [of_rows[row] for row in order.tolist()]
     features = None if features is None else take(features, order)
-    of_pool = (take(X, order), labels[order], of_rows, position[order], n_test, features, content, times)
-    if members is None:
-        return Pool(*of_pool), share
-    return Pool(*of_pool, members.some(order).numbers(), members.noun), share
+    numbers = None if members is None else members.some(order).numbers()
+    X, y, position = take(X, order), labels[order], position[order]
+    return Pool(X, y, of_rows, position, n_test, features, content, times, numbers, noun), share
 
 
 def by_content(X: Any, y: NDArray[Any], key: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -301,15 +251,9 @@ class RandomSplit:
         X, y = _safe_indexing(self.pool.X, test), self.pool.y[test]
         with all_at_once():
             sets = model.predict_set(X)
-        tested = None
-        if self.keeps:
-            covered = sets.covers(y).astype(int).tolist()  # what the sets did, which no p-value alone can tell
-            values = sets.sizes if self.keeps == "sizes" else _p_of_truth(model, X, columns_of(y, sets.classes))
-            tested = TestedRows(test.tolist(), values.tolist(), covered)
         outcome, laws = Outcome.of(sets, y), _laws(model, y)
         if self.pool.clusters is not None:
             outcome = replace(outcome, clusters=RowClusters(self.pool.clusters[test]))
-            tested = self._by_cluster(tested) if self.keeps == "sizes" else tested
         result = SplitResult(
             self.candidate,
             self.repetition,
@@ -319,19 +263,28 @@ class RandomSplit:
             laws=laws,
             metrics=self._metrics(outcome, test, seed),
             parts=list(self._parts(outcome, y, test)),
-            tested=tested,
+            tested=self._tested(model, sets, X, y, test) if self.keeps else None,
             monitor=None if self.repetition >= 0 or laws is None else self._monitored(model, outcome, test),
             over_clusters=self.pool.clusters is not None,
         )
         return [result.as_row()]
 
-    def _by_cluster(self, tested: TestedRows | None) -> TestedRows | None:
-        """Return the means of clusters in the place of their rows, which are no evidence each for itself."""
-        if tested is None or self.pool.clusters is None:
-            return tested
-        number = self.pool.clusters[tested.rows]
+    def _tested(
+        self, model: ConformalClassifier, sets: PredictionSets, X: Any, y: NDArray[Any], test: NDArray[np.intp]
+    ) -> TestedRows:
+        """Return the test rows one by one; sizes of clusters by their means, since rows are no evidence by themselves.
+
+        Whether a set covers is what the set did, which no p-value alone can tell.
+        """
+        covered = sets.covers(y).astype(int)
+        if self.keeps == "p_values":
+            p_values = _p_of_truth(model, X, columns_of(y, sets.classes))
+            return TestedRows(test.tolist(), p_values.tolist(), covered.tolist())
+        if self.pool.clusters is None:
+            return TestedRows(test.tolist(), sets.sizes.tolist(), covered.tolist())
+        number = self.pool.clusters[test]
         times = np.bincount(number)
-        means = [np.bincount(number, values)[times > 0] / times[times > 0] for values in (tested.values, tested.hits)]
+        means = [np.bincount(number, values)[times > 0] / times[times > 0] for values in (sets.sizes, covered)]
         return TestedRows(np.flatnonzero(times).tolist(), means[0].tolist(), means[1].tolist())
 
     def _monitored(self, model: ConformalClassifier, outcome: Outcome, test: NDArray[np.intp]) -> str | None:
@@ -393,36 +346,6 @@ def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[tuple[int, int]] 
     of_test = held_out.groups.ids_of_labels(None, columns[columns >= 0])
     known = [(int((of_test == group).sum()), int(size)) for group, size in enumerate(held_out.sizes.tolist())]
     return [law for law in known if law[0] > 0]
-
-
-def check_plain_level(model: ConformalClassifier) -> None:
-    """Refuse levels that the verdicts of many splits do not know: their law is that of one alpha, on average."""
-    if model.assurance is not None:
-        raise ValueError(
-            "assurance must be None for audit and compare, whose verdicts are about sets that cover 1 - "
-            f"alpha on average; got {model.assurance}. Leave it out here: sets with assurance cover more."
-        )
-    validate.alpha(model.alpha)
-
-
-def as_conformal(model: Any, calibration: Any, alpha: float | None, **settings: Any) -> ConformalClassifier:
-    """Return the classifier to audit: the one given, or a model wrapped into one."""
-    if isinstance(model, ConformalClassifier):
-        check_unweighted(model.weights)
-        check_plain_level(model)
-        same: ConformalClassifier = fresh(model).set_params(**({} if alpha is None else {"alpha": alpha}))
-        return same
-    return ConformalClassifier(model, calibration=calibration, alpha=0.1 if alpha is None else alpha, **settings)
-
-
-def unseen_rows(pool: Pool, repetitions: int, seed: int) -> NDArray[np.intp]:
-    """Return the test rows of all splits whose label no training row of the split has."""
-    codes, rows = coded_list(pool.y.tolist()).codes, [np.zeros(0, dtype=np.intp)]
-    for number in range(repetitions):
-        train, test = RandomSplit(pool, "", None, number, seed).split()
-        in_training = np.bincount(codes[train], minlength=int(codes.max()) + 1) > 0
-        rows.append(test[~in_training[codes[test]]])
-    return np.concatenate(rows)
 
 
 def split_and_measure(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from numbers import Real
 from typing import Any
@@ -14,6 +15,7 @@ from sklearn.utils import check_consistent_length, column_or_1d, get_tags, index
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, assert_all_finite, check_is_fitted
 
+from aptset.conformal import CALIBRATIONS
 from aptset.core.labels import (
     as_labels,
     check_hashable,
@@ -216,3 +218,14 @@ def warn_trained_anew(estimator: Any) -> None:
             )
     except (NotFittedError, TypeError, AttributeError):
         return
+
+
+def check_calibrations(calibrations: Any) -> list[Any]:
+    """Return several calibrations, by their names or as schemes with settings of their own."""
+    chosen = [calibrations] if isinstance(calibrations, str) or not isinstance(calibrations, Sequence) else calibrations
+    for one in chosen:
+        if isinstance(one, str) and one not in CALIBRATIONS:
+            raise ValueError(f"calibrations must be among {', '.join(sorted(CALIBRATIONS))}; got {one!r}.")
+    if len(chosen) == 0 or len({str(one) for one in chosen}) != len(chosen):
+        raise ValueError(f"calibrations must be at least one, each once; got {calibrations!r}.")
+    return list(chosen)

@@ -1,4 +1,4 @@
-"""The page about an audit or a comparison: numbers and words as plain values, drawn by the report's own room."""
+"""What many splits say: is the promise kept, and do the rows look exchangeable? The page of audits and comparisons."""
 
 from __future__ import annotations
 
@@ -11,10 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset import Estimate
-from aptset.audits.drift import Drift
-from aptset.audits.results import Difference, Records, SplitResult, Splits
-from aptset.metrics.coverage_distribution import CENTRE, FALSE_ALARMS, State, chances_of_sum, state_of
+from aptset.audits.dataset import Pool
+from aptset.audits.results import Difference, Records, SplitResult, Splits, TestedRows
+from aptset.metrics.coverage_distribution import CENTRE, FALSE_ALARMS, State, chances_of_sum, coverage_law, state_of
 from aptset.metrics.estimates import in_p, percent, resampled_share
+from aptset.metrics.exchangeability import (
+    columns_of_features,
+    columns_of_labels,
+    new_labels_test,
+    path_test,
+    repeated_rows,
+    repeats_test,
+)
 from aptset.reports.making import SPLITS, render_page
 
 _MOST_ROWS = 2**23  # test rows over all splits that the exact law is worked out for
@@ -147,6 +155,156 @@ def _exact(
     below = np.cumsum(chances)
     low, high, least = (np.searchsorted(below, (*CENTRE, tail)) / max(1, sum(m for m, _ in laws))).tolist()
     return float(min(1.0, below[covered])), low, high, least, bool(chances[covered:].sum() < tail)
+
+
+# For all checks together. An audit may speak up for nothing in 0.01 of cases; verdicts are sharp and get the rest.
+OF_DRIFT = 0.009
+CHECKS = 5
+LEVEL = OF_DRIFT / CHECKS  # of each check
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Whether rows look alike from first to last, and each drawn for itself.
+
+    Splits are made of rows in an order that their content decides, so all that is found about a row depends on the
+    rows and the seed, and not on where it stands: if rows are exchangeable, every reordering is as likely, and the
+    share of reorderings that go as far is an exact p-value, given the rows and the seed.
+
+    Attributes
+    ----------
+    warning : bool
+        Whether one of the checks speaks up: for rows that are drawn independently from one source, in fewer than one of
+        100 data sets.
+    p_order : float
+        Permutation test: do the p-values of the true labels, from random splits, wander along the order?
+    p_labels, p_features : float, float or None
+        Permutation tests: do the shares of the labels change along the order, do the features? None without features
+        that are numbers or categories.
+    p_last : float or None
+        Exact test: trained and calibrated on the earlier rows, do the sets cover fewer of the last rows than the
+        Beta-binomial law allows (or, with a promise for every label, do more of them have new labels than reorderings
+        show)? None without such a law.
+    p_repeats : float
+        Do rows repeat in numbers that no independent draw makes, whatever the source?
+    repeated : int
+        Rows that occur more than once, label and all.
+    coverage_of_last : float
+        Coverage of the last rows when the earlier rows train and calibrate.
+    coverage : array
+        Mean coverage in ten pieces of the order, from random splits.
+    monitor : str or None
+        What a :class:`CoverageMonitor` says along the last rows when the earlier rows train and calibrate; None where
+        their misses have no such law.
+    times : str
+        How the column of times was read, and from when to when it goes; "" where the order is that of the rows.
+    """
+
+    warning: bool
+    p_order: float
+    p_labels: float
+    p_features: float | None
+    p_last: float | None
+    p_repeats: float
+    repeated: int
+    coverage_of_last: float
+    coverage: NDArray[np.float64]
+    monitor: str | None = None
+    times: str = ""
+
+    @property
+    def found(self) -> list[str]:
+        """The names of the checks that speak up: order, labels, features, last, repeats."""
+        names = ("order", "labels", "features", "last", "repeats")
+        return [name for name in names if speaks_up(getattr(self, f"p_{name}"))]
+
+    def sentence(self) -> str:
+        """Return the finding in words: each check has its level beside it, and the times how they were read."""
+        read = f" The rows are ordered by their times, read as {self.times}." if self.times else ""
+        return self._finding() + read + ("" if self.monitor is None else f" {self.monitor}")
+
+    def _finding(self) -> str:
+        tests = f"{in_p(self.p_order)} along the order, {_short(self.p_labels)} for the labels"
+        tests += "" if self.p_features is None else f", {_short(self.p_features)} for the features"
+        tests += "" if self.p_last is None else f", {_short(self.p_last)} for the last rows"
+        tests += f"; a check warns at p <= {LEVEL:g}"
+        repeats = f" {self.repeated:,} rows occur more than once." if self.repeated else ""
+        if not self.warning:
+            return f"No sign of drift ({tests}).{repeats}"
+        along = self._along_the_order(tests) if self.found != ["repeats"] else f"No sign of drift ({tests})."
+        return along + (f" {self._about_repeats()}" if "repeats" in self.found else repeats)
+
+    def _along_the_order(self, tests: str) -> str:
+        words = {"labels": "the shares of the labels change", "features": "the features change"}
+        changes = [words[name] for name in self.found if name in words]
+        what = f"; {' and '.join(changes)} along the order" if changes else ""
+        return (
+            f"The rows do not look exchangeable ({tests}){what}. Trained and calibrated on the earlier rows, "
+            f"sets cover {self.coverage_of_last:.4g} of the last rows. The guarantee is about exchangeable "
+            "rows: calibrate on recent rows, and again when the data change."
+        )
+
+    def _about_repeats(self) -> str:
+        return (
+            f"{self.repeated:,} rows occur more than once, more often than in independent draws ("
+            f"{in_p(self.p_repeats)}). Copies of one row may train and test at once, so new rows may be covered less "
+            "than these: keep one of each. (If the table was designed to hold every combination a fixed number of "
+            "times, they need not be copies.)"
+        )
+
+
+def speaks_up(p_value: float | None) -> bool:
+    """Tell whether one check alone speaks against the rows."""
+    return p_value is not None and p_value <= LEVEL
+
+
+def look_for_drift(
+    tested: list[TestedRows],
+    last: SplitResult,
+    pool: Pool,
+    alpha: Fraction,
+    generator: np.random.Generator,
+    is_by_label: bool = False,
+) -> Drift:
+    """Return what all checks say; ``last`` is the split whose test rows are the last ones."""
+    values, hits, times = _by_content(tested, pool.content)
+    # Rows of one cluster are no evidence each for itself: clusters stand for them, by the means of their rows.
+    order = np.argsort(pool.places(generator))
+    values, hits, times = (pool.means(one[:, None], times > 0)[:, 0] for one in (values, hits, times))
+    tested_order = order[times[order] > 0]
+    p_order = path_test(values[tested_order, None], generator)
+    p_labels = path_test(pool.means(columns_of_labels(pool.y))[order], generator)
+    columns = columns_of_features(pool.X if pool.features is None else pool.features, generator)
+    p_features = None if columns is None else path_test(pool.means(columns)[order], generator)
+    p_last = None if last.laws is None else coverage_law(last.covered, last.laws, alpha).too_low
+    if p_last is not None and is_by_label:
+        p_last = min(1.0, 2 * min(p_last, new_labels_test(pool.y[order], last.rows, generator)))
+    p_repeats = repeats_test(pool.content) if pool.clusters is None else 1.0  # rows of a cluster may well be alike
+    warning = any(map(speaks_up, (p_order, p_labels, p_features, p_last, p_repeats)))
+    means = np.array([piece.mean() if len(piece) else np.nan for piece in np.array_split(hits[tested_order], 10)])
+    p_values = (p_order, p_labels, p_features, p_last, p_repeats, repeated_rows(pool.content))
+    share = last.metrics["coverage"] if last.over_clusters else last.covered / last.rows
+    return Drift(warning, *p_values, share, means, last.monitor, pool.times)
+
+
+def _by_content(
+    tested: list[TestedRows], content: NDArray[np.intp]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return each row's mean p-value and coverage over the splits that tested it or a copy of it, and their number.
+
+    Copies share one value: which of them was tested must not matter, or the order would come back in.
+    """
+    which = content[np.concatenate([np.asarray(one.rows) for one in tested])]
+    # Test rows of one split share its luck: take it out.
+    values = np.concatenate([np.asarray(one.values) - np.mean(one.values) for one in tested])
+    of_rows = (values, np.concatenate([one.hits for one in tested]), np.ones(len(which)))
+    total, hits, times = (np.bincount(which, weights, content.max() + 1).astype(np.float64) for weights in of_rows)
+    with np.errstate(invalid="ignore"):
+        return (total / times)[content], (hits / times)[content], times[content]
+
+
+def _short(p_value: float) -> str:
+    return in_p(p_value).removeprefix("p = ").removeprefix("p ")
 
 
 _HEADLINES: dict[State, str] = {
