@@ -33,7 +33,7 @@ from aptset.arrow.states import (
 from aptset.conformal.histogram import FixedThresholds, Histogram, OrderStatistics
 from aptset.conformal.measure import Thresholds
 from aptset.core import validate
-from aptset.core.groups import Kind, groups_overlap, is_grouping, is_pair
+from aptset.core.groups import groups_overlap, is_grouping, is_pair
 from aptset.core.levels import check_alphas
 from aptset.core.overlapping import refuse_overlapping
 from aptset.core.randomization import Randomization, refuse_few_ids
@@ -310,11 +310,11 @@ def search_for(first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Ca
     check_column(schema.names, columns.labels, "labels")
     groups = columns.groups
     refuse_pairs(groups)
-    refuse_overlapping("overlap" if groups_overlap(groups) else "", "batches", "Use aptset.calibrate.")
+    refuse_overlapping(groups_overlap(groups), "batches", "Use aptset.calibrate.")
     bands = groups if isinstance(groups, LabelBands) else None
     layout = ColumnLayout.of(first, columns)
     score = for_classes(score, layout.classes)
-    kind: Kind = "band" if bands else "all" if groups is None else "label" if is_grouping(groups) else "row"
+    kind = "band" if bands else "all" if groups is None else "label" if is_grouping(groups) else "row"
     check_intervals(score, kind in ("label", "band"))
     chance = Randomization.of(None, columns.ids, validate.flag(settings.randomized, "randomized"))
     flags = validate.flag(settings.normalize, "normalize"), validate.flag(settings.logits, "logits")

@@ -147,12 +147,14 @@ def maker_for(
     calibration: Calibration, first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Predicting
 ) -> BatchPredictor:
     """Return a function from batches to batches with sets; only here is looked at what was given."""
-    refuse_overlapping(calibration.held_out.groups.kind, "batches", "Call calibration.predict_set with their groups.")
+    refuse_overlapping(
+        calibration.held_out.groups.overlaps, "batches", "Call calibration.predict_set with their groups."
+    )
     check_without_row_weights(calibration)
     levels, groups = levels_of(calibration, settings.alpha, settings.assurance), columns.groups
     schema = first if isinstance(first, pa.Schema) else first.schema
     layout = ColumnLayout.of(first, columns, len(calibration.classes))
-    check_same_kind(calibration.held_out.groups.kind, None if labels_decide(groups) else [groups] if groups else None)
+    check_same_kind(calibration.held_out.groups.by_row, None if labels_decide(groups) else [groups] if groups else None)
     wanted, classes = calibration.classes.tolist(), layout.classes.tolist()
     check_width(layout.columns[0], len(classes) if layout.holds_lists else len(wanted), len(wanted))
     order = list(range(len(wanted))) if layout.holds_lists else check_classes_known(classes, wanted)

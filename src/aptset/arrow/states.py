@@ -15,7 +15,7 @@ from aptset import Gridded
 from aptset.arrow.layout import ColumnLayout
 from aptset.calibration.request import count_copies, make_rows, scores_of_labels
 from aptset.conformal.histogram import Keys, OrderStatistics, ScoreCounts, keys_of
-from aptset.core.groups import Groups, Kind
+from aptset.core.groups import Groups
 from aptset.core.randomization import Randomization
 from aptset.kernels.formula import Formula
 from aptset.kernels.rowhash import Words
@@ -318,7 +318,7 @@ class BatchScorer:
 
     layout: ColumnLayout
     conformity: Score
-    kind: Kind
+    kind: str
     key: int
     chance: Randomization
     normalize: bool

@@ -163,7 +163,7 @@ def prepare(
     X, labels, _ = check_training_data(ConformalClassifier(None), X, y, minimum=10)
     members = None if clusters is None else check_clusters(clusters, X, len(labels), 0)
     X = without_column(X, clusters) if isinstance(clusters, str) else X
-    refuse_overlapping("overlap" if groups_overlap(groups) else "", "place in an audit", "Pass one group for each row.")
+    refuse_overlapping(groups_overlap(groups), "place in an audit", "Pass one group for each row.")
     of_rows = as_group_list(groups)
     if of_rows is not None:
         check_length(of_rows, len(labels), "groups")
@@ -291,7 +291,7 @@ class RandomSplit:
         """Return what a monitor says along the last rows, after one split that is large enough for a miss."""
         held_out = model.calibration_.held_out
         alpha = float(validate.alpha(model.alpha))
-        if held_out.groups.kind != "all" or held_out.n < rows_to_monitor(alpha):
+        if not held_out.groups.is_one or held_out.n < rows_to_monitor(alpha):
             return None
         covered = outcome.covered[np.argsort(self.pool.position[test])]
         monitor = CoverageMonitor(held_out.n, alpha).update(covered)
@@ -338,9 +338,9 @@ def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[tuple[int, int]] 
     With a promise for every label, test rows with labels that no other row has are in no part.
     """
     held_out = model.calibration_.held_out
-    if len(held_out.folds) > 1 or held_out.groups.kind in ("row", "pair") or held_out.clusters is not None:
+    if len(held_out.folds) > 1 or held_out.groups.by_row or held_out.clusters is not None:
         return None
-    if held_out.groups.kind == "all":
+    if held_out.groups.is_one:
         return [(len(y), held_out.n)]
     columns = columns_of(y, model.classes_)
     of_test = held_out.groups.ids_of_labels(None, columns[columns >= 0])

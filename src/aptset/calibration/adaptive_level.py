@@ -169,7 +169,6 @@ class Shown:
 
 
 MOST = 2**53
-_OF_GROUPS = ("all", "label", "band", "row")  # kinds whose rows or labels have the threshold of their group
 
 
 def check_streamable(calibration: Any) -> Calibration:
@@ -182,7 +181,7 @@ def check_streamable(calibration: Any) -> Calibration:
         )
     held_out = calibration.held_out
     has_masses = held_out.is_weighted or held_out.clusters is not None
-    if not held_out.folds or has_masses or held_out.groups.kind not in _OF_GROUPS:
+    if not held_out.folds or has_masses or held_out.groups.overlaps or held_out.groups.by_both:
         raise ValueError(
             "calibration must have stored its scores, one threshold for each group, and rows of equal "
             "weight; this one has not. Calibrate with aptset.calibrate, without weights, clusters, votes or "

@@ -280,7 +280,7 @@ def calibrate_cv(
     weighing = EQUAL if weights is None else ImportanceWeights(weights)
     request = LabelledRequest(*settings, 0, logits, allow_empty, weighing=weighing, clusters=clusters)
     scored = score_labels(probabilities, labels, request)
-    refuse_overlapping(scored.groups.kind, "cross calibration", "Use aptset.calibrate, or give each row one group.")
+    refuse_overlapping(scored.groups.overlaps, "cross calibration", "Use aptset.calibrate, or give each row one group.")
     names, fold_of_row = check_fold_ids(folds, len(scored.scores))
     if scored.clusters is not None:
         check_one_fold_each(scored.clusters.words, fold_of_row, scored.clusters.noun)

@@ -450,7 +450,7 @@ class Calibration:
 
         self.threshold(alpha)  # of a level that it knows
         sizes = self.held_out.size_of_group
-        return CoverageMonitor(self.n if self.held_out.groups.kind == "all" else sizes, alpha, alarm, mature=mature)
+        return CoverageMonitor(self.n if self.held_out.groups.is_one else sizes, alpha, alarm, mature=mature)
 
     def save(self, path: str | Path) -> None:
         """Write the calibration to one file that :func:`load` reads; opening it runs no code.

@@ -116,9 +116,9 @@ class LabelledRows:
         groups = Groups.of(self.values, self.request.groups, self.classes)
         check_intervals(self.score, groups.by_label or by_labels)
         if self.weighed is not None:
-            refuse_overlapping(groups.kind, *WITHOUT_WEIGHTS)
+            refuse_overlapping(groups.overlaps, *WITHOUT_WEIGHTS)
         if self.clusters is not None or self.answers is not None:
-            refuse_overlapping(groups.kind, *OVERLAPPING_CLUSTERS)
+            refuse_overlapping(groups.overlaps, *OVERLAPPING_CLUSTERS)
         ids = groups.ids(self.values, len(self.columns) if self.answers is None else len(self.matrix))
         if self.answers is not None and ids is not None:
             ids = ids[self.answers.rows]

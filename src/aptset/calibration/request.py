@@ -153,7 +153,7 @@ def new_rows(
         probabilities, ids = take_ids(probabilities, ids)
     factors = face.held_out.factors
     is_plain = type(probabilities) is np.ndarray and request.logits is False and factors is None
-    may_stay = may_stay and not is_plain and not face.held_out.is_weighted and face.held_out.groups.kind != "pair"
+    may_stay = may_stay and not is_plain and not face.held_out.is_weighted and not face.held_out.groups.by_both
     stays = may_stay and stays_on_device(probabilities, formula)
     shape = probabilities if is_plain else shape_proxy(probabilities, stays)
     matrix = check_new_probabilities(shape, NAME, face.classes, face.columns)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -25,7 +25,7 @@ from aptset.conformal.aggregation import Tally
 from aptset.conformal.fold_scores import Fold
 from aptset.conformal.measure import Thresholds
 from aptset.conformal.scheme import FoldSizes, LinearBound, Scheme
-from aptset.core.groups import Groups, flat_groups, full_groups
+from aptset.core.groups import KINDS, Groups, flat_groups, full_groups
 from aptset.core.overlapping import MOST_INDICATORS
 from aptset.core.randomization import Randomization
 from aptset.core.store import (
@@ -145,14 +145,10 @@ def read_common(
     return Common(score, classes, groups, int(facts["key"]), chance)
 
 
-_KEYS = {"kind", "names"}
-_KEYS_OF_KIND = {
-    "all": _KEYS,
-    "label": _KEYS,
-    "band": _KEYS | {"bands"},
-    "row": _KEYS,
-    "pair": _KEYS | {"bands", "rows", "labels"},
-    "overlap": _KEYS | {"groups", "frame", "is_flag"},
+# Kinds of cells whose names are known.
+_OWN_NAMES: dict[str, tuple[str, Callable[[list[Any], NDArray[Any]], bool]]] = {
+    "all": ("its one group must be all", lambda names, _: names == ["all"]),
+    "label": ("its groups by label must be its classes", lambda names, classes: same_values(names, classes.tolist())),
 }
 
 
@@ -160,18 +156,18 @@ def check_stored_groups(path: str | Path, stored: Facts, classes: NDArray[Any]) 
     """Return the groups; the names of those of labels must be the classes, one group must be called "all"."""
     kind, names = stored.get("kind"), stored.get("names")
     is_list = isinstance(names, list) and len(names) > 0
-    if not isinstance(kind, str) or stored.keys() != _KEYS_OF_KIND.get(kind) or not is_list:
-        raise damaged(path, "its groups must be of kind all, label, band, row, pair or overlap, with names")
+    if not isinstance(kind, str) or kind not in KINDS or stored.keys() != KINDS[kind].stored or not is_list:
+        *kinds, last = KINDS
+        raise damaged(path, f"its groups must be of kind {', '.join(kinds)} or {last}, with names")
     check_stored_values(path, stored["names"], "groups")
-    if kind == "all" and names != ["all"]:
-        raise damaged(path, "its one group must be all")
-    if kind == "label" and not same_values(stored["names"], classes.tolist()):
-        raise damaged(path, "its groups by label must be its classes")
-    if kind == "band":
-        _check_stored_bands(path, stored["bands"], len(stored["names"]), len(classes))
-    if kind == "pair":
+    message, fits = _OWN_NAMES.get(kind, ("", lambda *_: True))
+    if not fits(stored["names"], classes):
+        raise damaged(path, message)
+    if "rows" in stored:
         _check_stored_pairs(path, stored, len(classes))
-    if kind == "overlap":
+    elif "bands" in stored:
+        _check_stored_bands(path, stored["bands"], len(stored["names"]), len(classes))
+    elif "groups" in stored:
         _check_stored_overlap(path, stored)
     return full_groups(stored)
 

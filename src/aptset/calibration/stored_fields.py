@@ -214,7 +214,7 @@ def _grid_from(path: str | Path, tensors: Tensors, groups: Groups, score: Any) -
     sizes = np.zeros(len(groups.names), dtype=np.int64)
     np.add.at(sizes, group, counts)
     # Labels and bands are counted by their numbers.
-    names = tuple(range(len(groups.names))) if groups.kind in ("label", "band") else groups.names
+    names = tuple(range(len(groups.names))) if groups.by_label_alone else groups.names
     return Histogram(ScoreCounts(names, sizes, group, buckets, counts, 0, None), groups, float(score.resolution))
 
 

@@ -174,7 +174,7 @@ class OnDevice:
         rows, min_size = self.rows, 0 if allow_empty else 1
         if ids is None:
             return mask_at(rows, _moved(by_label_thresholds(held_out, [alpha])[0], rows), min_size)
-        if held_out.groups.kind == "all":
+        if held_out.groups.is_one:
             return mask_at(rows, _threshold_on(float(held_out.by_cell(alpha)[0]), rows.device), min_size)
 
         def work(piece: TensorRows, where: slice) -> tuple[Tensor, Tensor]:
@@ -190,7 +190,7 @@ class OnDevice:
 
         def work(piece: TensorRows, where: slice) -> tuple[Tensor, Tensor]:
             groups = None if ids is None else _same_group(0, piece)
-            if ids is not None and held_out.groups.kind != "all":
+            if ids is not None and not held_out.groups.is_one:
                 groups = _moved(ids[where], rows)
             return rows.engine.p_values(piece, fold.calibrated, groups)
 
@@ -367,7 +367,7 @@ def _worked_out(
 
 def _at_a_time(held_out: Measure, n_levels: int = 1) -> int | None:
     """Return how many rows may come at a time: all of them unless each has a threshold or a group of its own."""
-    return None if held_out.groups.kind == "all" else max(4096, MOST_ROWS // n_levels // 4096 * 4096)
+    return None if held_out.groups.is_one else max(4096, MOST_ROWS // n_levels // 4096 * 4096)
 
 
 @lru_cache(maxsize=256)

@@ -126,7 +126,7 @@ def _about_labels(labels: Counter[Any], classes: Sequence[Any], skipped: list[in
 def _names_of_groups(calibration: Calibration) -> Callable[[Outcomes], list[Any] | None]:
     """Return what names the group of each row: its own, its label, or the band of that."""
     known = calibration.held_out.groups
-    if known.kind == "pair":
+    if known.by_both:
         raise ValueError(
             "`aptset monitor` can watch groups of rows or labels, and this calibration has groups of both at "
             "once. Use calibration.monitor() in Python, with pairs of group and label as groups."
@@ -136,7 +136,7 @@ def _names_of_groups(calibration: Calibration) -> Callable[[Outcomes], list[Any]
     band_of = dict(zip(map(str, calibration.classes.tolist() if bands else ()), bands, strict=True))
 
     def named(rows: Outcomes) -> list[Any] | None:
-        groups = rows.groups if known.kind in ("all", "row") else rows.truth
+        groups = rows.groups if not known.by_label else rows.truth
         names = None if groups is None else [groups.names[code] for code in groups.of_rows.tolist()]
         if names and known.kind == "label":  # which may be numbers, and are texts in a file
             names = [of_text.get(name, name) for name in names]

@@ -75,7 +75,7 @@ class Tally:
         Each model is a group of rows of its own, so that one pass counts for all of them.
         """
         shape = (len(folds), *self.mass.shape)
-        if type(self) is not Tally or folds[0].groups.kind != "all" or folds[0].weights is not None:
+        if type(self) is not Tally or not folds[0].groups.is_one or folds[0].weights is not None:
             pieces = [rows.block(start, start + shape[1]) for start in range(0, len(rows), shape[1])]
             bads = [self.add(fold, piece, ids) for fold, piece in zip(folds, pieces, strict=True)]
             return next((model * shape[1] + bad for model, bad in enumerate(bads) if bad >= 0), -1)
@@ -165,7 +165,7 @@ def _inside(
 def _by_group(counts: NDArray[np.int32], held_out: Measure, ids: Ids | None) -> Floats:
     """Return the p-value of every count among the scores of its group."""
     sizes = held_out.sizes.tolist()
-    if held_out.groups.kind == "all":
+    if held_out.groups.is_one:
         return p_values_of(counts, sizes[0])
     p_values = np.ones(counts.shape)  # of a group never seen
     for cell in held_out.groups.present(ids):

@@ -211,7 +211,7 @@ def check_level_offered(measure: Any, level: Level) -> None:
     if level.assurance is not None:
         why = "with weights or clusters" if measure.is_weighted else ""
         why = "for several models" if len(measure.folds) > 1 or getattr(measure, "judges", None) is not None else why
-        why = "with overlapping groups" if measure.groups.kind == "overlap" else why
+        why = "with overlapping groups" if measure.groups.overlaps else why
         if why:
             refuse_assurance(why)
     level.alphas(measure.groups)
@@ -231,7 +231,7 @@ WITHOUT_SCORES = {"scores": "its scores", "p_values": "p-values", "merge": "what
 def check_offers(measure: Any, verb: str) -> None:
     """Refuse a verb that a maker of thresholds does not offer, and say why in words."""
     if verb in OVERLAPPING:
-        refuse_overlapping(measure.groups.kind, *OVERLAPPING[verb])
+        refuse_overlapping(measure.groups.overlaps, *OVERLAPPING[verb])
     if verb in WITH_WEIGHTS and measure.has_weights:
         refuse_with_weights(WITH_WEIGHTS[verb])
     if verb == "monitor" and measure.clusters is not None and (measure.is_weighted or not measure.clusters.are_votes):

@@ -228,7 +228,7 @@ class Histogram(Thresholds):
     def merge(self, *others: Histogram) -> Histogram:
         """Join the counts of other rows."""
         counts = ScoreCounts.joined([self.counts, *(other.counts for other in others)])
-        names = self.groups.names if self.groups.kind != "row" else counts.names
+        names = counts.names if self.groups.by_row else self.groups.names
         return Histogram(counts, replace(self.groups, names=names), self.resolution)
 
     def find_by_cell(self, level: Level) -> Floats:

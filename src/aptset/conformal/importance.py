@@ -320,13 +320,13 @@ def warn_of_weights(
     sizes = measure.effective_sizes[numbers]
     if len(sizes) and sizes.min() < 10 * (1 - alpha) / alpha:
         name = groups.names[numbers[sizes.argmin()]]
-        of_group = "" if groups.kind == "all" else f" of group {name!r}"
+        of_group = "" if groups.is_one else f" of group {name!r}"
         warn_of_small_size(float(sizes.min()), of_group, alpha)
     cells, has_rows = groups.index(ids), np.append(measure.sizes > 0, False)
     share = float(np.mean((mass > _limits(measure.totals, alpha)[cells]) & has_rows[cells]))
     if share > 0.01:
         by_row, by_label = (
-            measure.ratios is None or groups.kind in ("row", "pair"),
+            measure.ratios is None or groups.by_row,
             measure.ratios is not None or ids is None,
         )
         of_what = "rows" if not by_label else "labels" if not by_row else "pairs of row and label"
@@ -337,7 +337,7 @@ def effective_in_words(measure: Thresholds) -> str:
     """Return the effective size, the smallest one of several groups; nothing where all rows weigh the same."""
     if not measure.has_weights:
         return ""
-    least = "" if measure.groups.kind == "all" else "at least "
+    least = "" if measure.groups.is_one else "at least "
     return f"{least}{measure.effective_sizes.min():.4g}"
 
 

@@ -142,7 +142,7 @@ class Thresholds(ABC):
     @cached_property
     def overlapping(self) -> ConditionalQuantile | None:
         """The scores by combinations of groups, where groups overlap."""
-        return ConditionalQuantile(self.groups, self.folds[0]) if self.groups.kind == "overlap" else None
+        return ConditionalQuantile(self.groups, self.folds[0]) if self.groups.overlaps else None
 
     @property
     def promised_sizes(self) -> NDArray[np.int64]:
@@ -263,7 +263,7 @@ class Thresholds(ABC):
         for level in levels:
             if not isinstance(level, Fraction):
                 check_level_offered(self, level)
-        if groups is None and self.groups.kind == "all":
+        if groups is None and self.groups.is_one:
             few = n_rows < _FEW  # the short way of small calls
             ids: Ids | None = np.zeros(n_rows, dtype=np.int32) if few else of_one_group(n_rows, np.int32)
             sizes = self.size_of_group
@@ -289,14 +289,14 @@ class Thresholds(ABC):
 
     def index(self, ids: Ids | None) -> NDArray[np.integer[Any]]:
         """Return the cell of every label of every row, as :meth:`Groups.index` does."""
-        return ONE_CELL if self.groups.kind == "all" else self.groups.index(ids)
+        return ONE_CELL if self.groups.is_one else self.groups.index(ids)
 
     def resolve_groups(self, values: Any, n_rows: int) -> tuple[Ids | None, dict[Any, int]]:
         """Return the group of each new row, and the number of calibration rows of each group that they can be in."""
-        if values is None and self.groups.kind == "all":
+        if values is None and self.groups.is_one:
             return of_one_group(n_rows, np.int32), self.size_of_group
         checked = None if values is None else check_group_values(None, values, None, n_rows, self.groups)
-        check_same_kind(self.groups.kind, checked)
+        check_same_kind(self.groups.by_row, checked)
         ids, sizes = self.groups.ids(checked, n_rows), self.sizes.tolist()
         if checked is None or ids is None:
             return ids, self.size_of_group
@@ -344,7 +344,7 @@ class Measure(Thresholds):
     @property
     def scores(self) -> Floats:
         """All scores, upward."""
-        if len(self.folds) == 1 and self.groups.kind == "all":
+        if len(self.folds) == 1 and self.groups.is_one:
             return self.folds[0].scores
         return np.sort(np.concatenate([fold.scores for fold in self.folds]), kind="stable")  # merges what is sorted
 
@@ -379,9 +379,9 @@ class Measure(Thresholds):
 
     def by_label(self, level: Level) -> list[float]:
         """Return the threshold of each label with masses, where labels alone decide it."""
-        if self.ratios is None or self.groups.kind in ("row", "pair"):
+        if self.ratios is None or self.groups.by_row:
             check_offers(self, "threshold")
-        ids = np.zeros(1, dtype=np.int32) if self.groups.kind == "all" else None
+        ids = np.zeros(1, dtype=np.int32) if self.groups.is_one else None
         of_labels: list[float] = self.thresholds([level], self.groups.index(ids), self.test_mass(None, 1))[
             0, 0
         ].tolist()

@@ -193,7 +193,7 @@ class Promises:
     ) -> Promises:
         """Return what will be promised once these folds are fitted."""
         group = groups.ids_of_labels(ids, columns)
-        if groups.kind == "overlap":  # the promise is one for all combinations
+        if groups.overlaps:  # the promise is one for all combinations
             group, groups = np.zeros_like(group), EVERYONE
         held_out = [fold.held_out for fold in folds]
         if np.bincount(np.concatenate(held_out), minlength=1).max() > 1:  # several judges, one calibration

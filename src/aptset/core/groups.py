@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,48 @@ from aptset.kernels.engines.interface import columns_in
 Value = TypeVar("Value")
 Ids = NDArray[np.int32]
 GroupValues = list[Any] | NDArray[Any] | Coded  # of rows; whole numbers may come as an array
-Kind = Literal["all", "label", "band", "row", "pair", "overlap"]
 
+
+class CellKind(NamedTuple):
+    """A kind of cells: what decides in which cell a label of a row is, what people are told, and what a file holds."""
+
+    by_row: bool  # a row brings a value, its group
+    by_label: bool  # labels of one row may be in different cells
+    each: str  # what has a level of its own
+    within: str  # where the promise holds; {n} is the number of cells
+    several: str  # what may have too few samples
+    effect: str  # of too few samples
+    stored: frozenset[str] = frozenset({"kind", "names"})  # what a file says of the groups
+
+
+_OF_ROWS = ("groups", "so every label is in their sets. Calibrate on more samples of these groups or raise alpha.")
+
+# What decides about cells, by the name that files and pages have for it.
+KINDS = {
+    "all": CellKind(
+        *(False, False, "", "one promise for all rows", ""),
+        "so every set holds every label. Calibrate on more samples or raise alpha.",
+    ),
+    "label": CellKind(
+        *(False, True, "label", "within every true label", "labels"),
+        "so they are in every set. Calibrate on more samples of these labels or raise alpha.",
+    ),
+    "band": CellKind(
+        *(False, True, "band of labels", "within every band of labels, {n} of them", "bands of labels"),
+        "so their labels are in every set. Calibrate on more samples of these bands, or join bands.",
+        frozenset({"kind", "names", "bands"}),
+    ),
+    "row": CellKind(True, False, "group", "within every group", *_OF_ROWS),
+    "pair": CellKind(
+        *(True, True, "label of every group", "within every true label of every group", "labels of groups"),
+        "so they are in every set of their groups. Calibrate on more samples of them, or raise alpha.",
+        frozenset({"kind", "names", "bands", "rows", "labels"}),
+    ),
+    "overlap": CellKind(
+        *(True, False, "group", "within every group", *_OF_ROWS),
+        frozenset({"kind", "names", "groups", "frame", "is_flag"}),
+    ),
+}
 _NUMBERING = Lock()  # combinations of groups are numbered as they are met, by one thread at a time
 
 # What ``groups=`` takes by name, besides the columns of X; None: the label decides, which no function of X knows.
@@ -51,13 +91,13 @@ class Cells(Coded):
 class Groups:
     """The groups that calibration knows, and where the group of a label comes from.
 
-    ``kind`` is "all" (one group), "label" (each label is a group), "band" (labels share groups: ``bands`` has the
-    number of the group of each), "row" (a value that comes with the row), "pair" (that value, and the label or its
-    band: ``rows`` has the values, and the cells of each stand together) or "overlap" (each name is a combination of
-    groups that overlap).
+    ``kind`` is a name of :data:`KINDS`: "all" (one group), "label" (each label is a group), "band" (labels share
+    groups), "row" (a value that comes with the row), "pair" (that value, and the label or its band) or "overlap" (each
+    name is a combination of groups that overlap). Where labels share groups, ``bands`` has the number of the group of
+    each; where rows and labels both decide, ``rows`` has the values of rows, and the cells of each stand together.
     """
 
-    kind: Kind
+    kind: str
     names: tuple[Any, ...]
     bands: tuple[int, ...] | None = None
     overlap: Overlap | None = None
@@ -82,20 +122,50 @@ class Groups:
         by_label = is_grouping(setting) and GROUPINGS[setting] is None
         return cls("label", tuple(classes.tolist())) if by_label else EVERYONE
 
-    @property
+    @cached_property
+    def is_one(self) -> bool:
+        """Whether there is one cell, for all labels of all rows."""
+        return not self.by_row and not self.by_label
+
+    @cached_property
+    def by_row(self) -> bool:
+        """Whether rows bring a group, which decides alone or with the label."""
+        return KINDS[self.kind].by_row
+
+    @cached_property
     def by_label(self) -> bool:
         """Whether labels of one row may fall into different groups."""
-        return self.kind in ("label", "band", "pair")
+        return KINDS[self.kind].by_label
+
+    @property
+    def by_both(self) -> bool:
+        """Whether the group of a row and the label decide together."""
+        return self.by_row and self.by_label
+
+    @property
+    def by_label_alone(self) -> bool:
+        """Whether the label decides, and rows bring nothing."""
+        return self.by_label and not self.by_row
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether a row may be in several groups."""
+        return self.overlap is not None
+
+    @property
+    def of_rows(self) -> tuple[Any, ...]:
+        """The groups that rows bring, where they do."""
+        return self.names if self.rows is None else self.rows
 
     def ids(self, values: GroupValues | None, n_rows: int) -> Ids | None:
         """Return the id of each row: -1 for a value never seen, zeros without groups, None where the label decides."""
-        if self.kind in ("label", "band"):
+        if self.by_label_alone:
             return None
         if values is None:
             return of_one_group(n_rows, np.int32)
         if isinstance(values, Cells):
             return self._combinations(values)
-        table = {name: number for number, name in enumerate(self.names if self.rows is None else self.rows)}
+        table = {name: number for number, name in enumerate(self.of_rows)}
         if isinstance(values, np.ndarray):
             return _look_up(values, table)
         if isinstance(values, Coded):  # each different value is looked at once
@@ -125,7 +195,7 @@ class Groups:
 
     def ids_of_labels(self, ids: Ids | None, columns: NDArray[np.int64]) -> NDArray[np.intp]:
         """Return the group of each calibration sample from the ids of its row and the column of its true label."""
-        if self.kind == "all":
+        if self.is_one:
             return of_one_group(len(columns), np.intp)
         if self.rows is not None and ids is not None:
             return ids.astype(np.intp) * self.n_by_label + np.array(self.bands, dtype=np.intp)[columns]
@@ -146,7 +216,7 @@ class Groups:
 
     def by_name(self, values: Sequence[Value]) -> Value | dict[Any, Value]:
         """Return the value of the only cell, or a dictionary with that of each; what follows the last is left out."""
-        return values[0] if self.kind == "all" else dict(zip(self.names, values, strict=False))
+        return values[0] if self.is_one else dict(zip(self.names, values, strict=False))
 
     def index(self, ids: Ids | None) -> NDArray[np.integer[Any]]:
         """Return the cell of every label of every row, -1 for one never seen: it broadcasts to (rows, labels).
@@ -159,7 +229,7 @@ class Groups:
         if self.rows is not None:
             cells = ids[:, None] * np.int32(self.n_by_label) + np.array(self.bands, dtype=np.int32)
             return np.where(ids[:, None] < 0, np.int32(-1), cells)
-        return ONE_CELL if self.kind == "all" else ids[:, None]
+        return ONE_CELL if self.is_one else ids[:, None]
 
     def present(self, ids: Ids | None) -> Iterable[int]:
         """Return the cells that labels of rows are in, upward."""
@@ -185,8 +255,8 @@ class Groups:
 
         ``name`` is the argument that the mapping came as.
         """
-        if self.kind in ("all", "overlap"):
-            why = "groups overlap" if self.kind == "overlap" else "one threshold serves all rows"
+        if self.is_one or self.overlaps:
+            why = "groups overlap" if self.overlaps else "one threshold serves all rows"
             raise ValueError(
                 f"{name} must be one number here, since {why}: a level of its own for a label or a group "
                 "would have no guarantee. Calibrate with groups='label' for levels of labels, with "
@@ -195,15 +265,15 @@ class Groups:
         by_label = self.rows is not None and not any(cell in values for cell in self.names)
         keys = [cell[1] for cell in self.names] if by_label else list(self.names)
         missing = [key for key in keys if key not in values]
-        what = {"label": "label", "band": "band of labels", "row": "group"}.get(self.kind, "label of every group")
+        what = KINDS[self.kind].each
         if missing:
-            hint = " For levels of labels calibrate with groups='label'." if self.kind == "row" else ""
+            hint = " For levels of labels calibrate with groups='label'." if not self.by_label else ""
             raise ValueError(
                 f"{name} must name the level of every {what}; {missing[0]!r} is missing, and {list(values)[:8]} came. "
                 f"The names are {_shown(keys)}.{hint}"
             )
         unknown = [key for key in values if key not in set(keys)]
-        if unknown and self.kind != "row":  # a group of rows may have no calibration row yet
+        if unknown and self.by_label:  # a group of rows may have no calibration row yet
             raise ValueError(
                 f"{name} must name nothing but the levels of each {what}; got {unknown[0]!r}, and the names are "
                 f"{_shown(keys)}."
@@ -235,10 +305,10 @@ def flat_groups(groups: Groups) -> dict[str, Any]:
 def full_groups(stored: dict[str, Any]) -> Groups:
     """Return the groups that were flattened."""
     kind, names, bands = stored["kind"], stored["names"], stored.get("bands")
-    if kind == "pair":
+    if "rows" in stored:
         cells = tuple((row, label) for row in stored["rows"] for label in stored["labels"])
         return Groups(kind, cells, tuple(stored["bands"]), rows=tuple(stored["rows"]))
-    if kind != "overlap":
+    if "groups" not in stored:
         return Groups(kind, tuple(names), None if bands is None else tuple(bands))
     every, frame = tuple(stored["groups"]), stored["frame"]
     cells = tuple(tuple(name for name, flag in zip(every, text, strict=True) if flag == "1") for text in names)
@@ -284,7 +354,7 @@ def is_pair(setting: Any) -> bool:
 
 def pairs_of(rows: Groups, labels: Groups, n_classes: int) -> Groups:
     """Return a cell for every label, or band of labels, in every group of rows."""
-    if rows.kind != "row":
+    if rows.overlaps or rows.by_label or not rows.by_row:
         raise ValueError("groups of rows and labels at once must have one group for each row: they must not overlap.")
     bands = tuple(range(n_classes)) if labels.bands is None else labels.bands
     cells = tuple((row, label) for row in rows.names for label in labels.names)

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from aptset.core import validate
-from aptset.core.groups import Groups
+from aptset.core.groups import KINDS, Groups
 from aptset.core.labels import hashable, plain_value
 from aptset.core.validate import warn_caller
 from aptset.kernels.counting import rank_at, size_needed
@@ -215,21 +215,6 @@ def check_alphas(alpha: Any, assurance: Any = None) -> tuple[list[Level], bool]:
     return [check_level(alpha, assurance)], False
 
 
-_EFFECTS = {
-    "all": ("", "so every set holds every label. Calibrate on more samples or raise alpha."),
-    "label": ("labels", "so they are in every set. Calibrate on more samples of these labels or raise alpha."),
-    "band": (
-        "bands of labels",
-        "so their labels are in every set. Calibrate on more samples of these bands, or join bands.",
-    ),
-    "pair": (
-        "labels of groups",
-        "so they are in every set of their groups. Calibrate on more samples of them, or raise alpha.",
-    ),
-}
-_OF_ROWS = ("groups", "so every label is in their sets. Calibrate on more samples of these groups or raise alpha.")
-
-
 def warn_if_too_few(
     sizes: Mapping[Any, int],
     alphas: Sequence[Level],
@@ -251,10 +236,10 @@ def warn_if_too_few(
     short = {name: n for name, n in sizes.items() if n < needed[name]}
     if not short:
         return
-    what, (of_what, effect) = _in_words(alphas, levels or alphas), _EFFECTS.get(groups.kind, _OF_ROWS)
+    what, kind = _in_words(alphas, levels or alphas), KINDS[groups.kind]
     wanted = {needed[name] for name in short}
     enough = f": at least {_readable(max(wanted))} are needed" if len(wanted) == 1 else ""
-    if groups.kind == "all":
+    if groups.is_one:
         few = f"{next(iter(short.values()))} calibration samples are too few for {what}"
     else:
         shown = [
@@ -262,8 +247,8 @@ def warn_if_too_few(
             for name, n in list(short.items())[:8]
         ]
         more = f" and {len(short) - 8} more" if len(short) > 8 else ""
-        few = f"{of_what} with too few calibration samples for {what}: {', '.join(shown)}{more}"
-    few, effect = (text.replace(" samples", f" {counted}", 1) for text in (few, effect))
+        few = f"{kind.several} with too few calibration samples for {what}: {', '.join(shown)}{more}"
+    few, effect = (text.replace(" samples", f" {counted}", 1) for text in (few, kind.effect))
     warn_caller(f"{few}{enough}, {effect}")
 
 

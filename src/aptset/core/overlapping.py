@@ -159,9 +159,9 @@ def _refuse_so_many(count: int, where: str) -> NoReturn:
     )
 
 
-def refuse_overlapping(kind: str, what: str, way_out: str) -> None:
+def refuse_overlapping(overlaps: bool, what: str, way_out: str) -> None:
     """Refuse what is not known for groups that overlap."""
-    if kind == "overlap":
+    if overlaps:
         raise ValueError(f"overlapping groups have no {what}. {way_out}")
 
 

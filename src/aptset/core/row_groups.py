@@ -46,7 +46,7 @@ def check_group_values(
     with the rows, ``known`` the groups of calibration, if it is over.
     """
     groups = groups[0] if is_pair(groups) else groups  # of labels nothing needs to be known here
-    passed = passed[0] if is_pair(passed) and (known is None or known.kind == "pair") else passed
+    passed = passed[0] if is_pair(passed) and (known is None or known.by_both) else passed
     if groups_overlap(groups):
         raise TypeError(
             "groups=Overlapping(...) is about the rows of fit: pass it to fit, and the groups of new rows to "
@@ -70,27 +70,24 @@ def check_group_values(
     return _as_values(_column(groups, X), n_rows)
 
 
-_OF_ROWS = ("row", "pair", "overlap")
-
-
-def check_same_kind(kind: str, values: GroupValues | None) -> None:
+def check_same_kind(by_row: bool, values: GroupValues | None) -> None:
     """Refuse groups at prediction that calibration did not have, and the other way round."""
-    if kind in _OF_ROWS and values is None:
+    if by_row and values is None:
         raise ValueError(
             "groups must be passed with the new rows, since calibration was done by group. Pass groups=..., the "
             "group of each new row."
         )
-    if kind not in _OF_ROWS and values is not None:
+    if not by_row and values is not None:
         raise ValueError("groups must be left out here, since calibration was not done by groups of rows.")
 
 
 def _overlaps(known: Groups | None) -> bool:
-    return known is not None and known.kind == "overlap"
+    return known is not None and known.overlaps
 
 
 def check_overlaps(known: Groups | None) -> None:
     """Refuse overlapping groups of new rows where calibration had none."""
-    if known is not None and known.kind != "overlap":
+    if known is not None and not known.overlaps:
         raise ValueError("groups must not overlap here, since calibration was not done by overlapping groups.")
 
 

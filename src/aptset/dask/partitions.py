@@ -233,7 +233,7 @@ def partitions_of(
 
     ``columns`` are labels, groups and ids: names of columns, or values for each row of an array.
     """
-    refuse_overlapping("overlap" if groups_overlap(columns.get("groups")) else "", "batches", "Use aptset.calibrate.")
+    refuse_overlapping(groups_overlap(columns.get("groups")), "batches", "Use aptset.calibrate.")
     by_label = {name: value for name, value in columns.items() if labels_decide(value)}
     others = {name: value for name, value in columns.items() if name not in by_label}
     if isinstance(rows, dask.dataframe.DataFrame):

@@ -140,12 +140,12 @@ def frame_of_rows(sets: PredictionSets, values: Floats, probabilities: Any, back
 def check_decisions(fitted: Any) -> Decisions:
     """Return the held-out rows one by one; refuse where no promise about guesses is known."""
     rule = fitted.rule
-    if fitted.decisions is None or rule.groups.kind == "overlap":
+    if fitted.decisions is None or rule.groups.overlaps:
         if is_full(rule.scheme):
             why = "every row trains"
         elif len(fitted.held_out.of_models) > 1:
             why = "the guess is that of several models together, and no row was held out from all of them"
-        elif fitted.held_out.is_weighted or fitted.held_out.clusters is not None or rule.groups.kind == "overlap":
+        elif fitted.held_out.is_weighted or fitted.held_out.clusters is not None or rule.groups.overlaps:
             why = "nothing is known for weights, clusters or overlapping groups"
         else:
             why = "this classifier was saved by a version that kept no rows: fit it again"

@@ -99,9 +99,9 @@ class Rule:
         named = ids if ids is None else column_or_values(ids, given)
         draw = self.chance.predicts(u, named, n, self.key, is_whole)
         seeds = own_seeds(row_seeds(X, self.key), PREDICTION, start) if draw.seeds is None else draw.seeds
-        if self.groups.kind != "all" or self.group_setting is not None or passed_groups is not None:
+        if not self.groups.is_one or self.group_setting is not None or passed_groups is not None:
             values = check_group_values(self.group_setting, passed_groups, given, n, self.groups)
-            check_same_kind(self.groups.kind, values)
+            check_same_kind(self.groups.by_row, values)
         return self._samples(X, values, seeds, draw.u), values
 
     def calibration_samples(

@@ -264,9 +264,9 @@ def prepare(
     groups = Groups.of(values, passed_groups if is_pair(passed_groups) else settings.groups, classes)
     check_intervals(score, groups.by_label)
     if settings.weights is not None:
-        refuse_overlapping(groups.kind, *WITHOUT_WEIGHTS)
+        refuse_overlapping(groups.overlaps, *WITHOUT_WEIGHTS)
     if members is not None:
-        refuse_overlapping(groups.kind, *OVERLAPPING_CLUSTERS)
+        refuse_overlapping(groups.overlaps, *OVERLAPPING_CLUSTERS)
     chance = Randomization.of(u, ids, settings.randomized)
     of_rows = (settings.weights, column, features)
     rule = Rule(scheme, score, key, chance, settings.groups, groups, classes, unseen, *of_rows)

@@ -174,7 +174,7 @@ def full_setting(stored: Any, groups: Groups, classes: NDArray[Any]) -> Any:
     if isinstance(stored, list):
         of_rows, of_labels = stored
         return of_rows, bands_of(groups, classes) if of_labels is None else of_labels
-    return bands_of(groups, classes) if groups.kind == "band" else stored
+    return bands_of(groups, classes) if groups.by_label_alone and groups.bands is not None else stored
 
 
 def bands_of(groups: Groups, classes: NDArray[Any]) -> LabelBands:

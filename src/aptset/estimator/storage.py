@@ -361,7 +361,7 @@ def load_folder(
     fitted = rebuild(state, str(folder))
     for name, value in (("calibration", scheme), ("conformity", common.score)):
         settings[name] = value if settings[name] is None else settings[name]
-    if common.groups.kind in ("band", "pair"):
+    if common.groups.bands is not None:
         settings["groups"] = fitted.rule.group_setting
     settings |= full_level(settings, str(folder))
     return ConformalClassifier(models["estimator"], **settings)._keep(fitted), facts

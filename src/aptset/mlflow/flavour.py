@@ -273,7 +273,7 @@ def _check(sets: Any, model: Any, acceptance: Any, logits: bool) -> None:
         )
     if isinstance(sets, ConformalClassifier):
         sets._fitted()
-    if _groups(sets).kind == "overlap":
+    if _groups(sets).overlaps:
         raise ValueError("sets must not have overlapping groups to be served: a request has one group for each row.")
 
 
@@ -285,7 +285,7 @@ def _has_groups_of_rows(sets: Any) -> bool:
     """Tell whether a request must say the group of each row: a column of X, or a function of it, needs no other."""
     setting = None if isinstance(sets, Calibration) else sets.fitted_.rule.group_setting
     by_itself = setting is not None and not (isinstance(setting, str) and setting == "label")
-    return _groups(sets).kind in ("row", "pair") and not by_itself
+    return _groups(sets).by_row and not by_itself
 
 
 def _described(sets: Any, model: Any, example: Any) -> Description:
@@ -311,7 +311,7 @@ def _other_columns(sets: Any, features: NamedColumns) -> list[Any]:
     """Return the column that groups come from, where a frozen model does not see it."""
     setting = None if isinstance(sets, Calibration) else sets.fitted_.rule.group_setting
     setting = setting[0] if isinstance(setting, tuple) else setting
-    of_rows = _groups(sets).kind in ("row", "pair") and isinstance(setting, str)
+    of_rows = _groups(sets).by_row and isinstance(setting, str)
     return [setting] if of_rows and setting not in features.names else []
 
 

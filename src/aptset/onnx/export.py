@@ -182,7 +182,7 @@ def _formula_of(calibration: Calibration) -> Formula:
             "source must not correct probabilities (prior_correction=True): a graph takes them as they come. Calibrate "
             f"with label_weights alone, or {way_out}."
         )
-    if held_out.groups.kind == "overlap":
+    if held_out.groups.overlaps:
         raise ValueError(
             "source must have groups that do not overlap to be a graph: thresholds of overlapping groups are worked "
             f"out for each combination. Calibrate with groups='label' or one group per row, or {way_out}."
@@ -258,7 +258,7 @@ def _features(host: Host) -> tuple[str, np.dtype[Any], int]:
 def _group_names(held_out: Thresholds) -> list[Any]:
     """Return the names of the groups of rows; nothing where rows have none."""
     groups = held_out.groups
-    if groups.kind not in ("row", "pair"):
+    if not groups.by_row:
         return []
     names = list(groups.names if groups.rows is None else groups.rows)
     are_whole = all(type(name) is int and abs(name) < 2**63 for name in names)
@@ -272,7 +272,7 @@ def _group_names(held_out: Thresholds) -> list[Any]:
 
 def _cells(held_out: Thresholds, names: list[Any]) -> NDArray[np.int64]:
     """Return the cell of each label in each group of rows, (groups, 1 or labels), and last in one never seen."""
-    if held_out.groups.kind in ("label", "band"):
+    if held_out.groups.by_label_alone:
         return held_out.index(None).astype(np.int64)
     ids = np.append(np.arange(len(names)), -1) if names else np.zeros(1)
     return held_out.index(ids.astype(np.int32)).astype(np.int64)

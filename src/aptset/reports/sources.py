@@ -19,7 +19,7 @@ from aptset.conformal.measure import Measure, Thresholds
 from aptset.conformal.scheme import Promises, Scheme, is_full
 from aptset.core import validate
 from aptset.core.devices import is_on_device, on_host, tensor_of
-from aptset.core.groups import Groups, Ids, groups_overlap
+from aptset.core.groups import KINDS, Groups, Ids, groups_overlap
 from aptset.core.labels import as_labels, check_length, known_columns
 from aptset.core.levels import Level, alpha_of, check_level
 from aptset.core.matrix import OF_ESTIMATOR, check_new_probabilities, check_rows, softmax_of
@@ -112,10 +112,10 @@ def group_of_rows(groups: Groups, columns: Columns, ids: Ids | None) -> NDArray[
     if ids is None:
         known = groups.ids_of_labels(None, np.maximum(columns, 0)).astype(np.int64)
         return np.where(columns < 0, -1, known)
-    if groups.kind == "pair":
+    if groups.by_both:
         known = groups.ids_of_labels(ids, np.maximum(columns, 0)).astype(np.int64)
         return np.where((columns < 0) | (ids < 0), -1, known)
-    return np.zeros(len(columns), dtype=np.int64) if groups.kind == "all" else np.asarray(ids, dtype=np.int64)
+    return np.zeros(len(columns), dtype=np.int64) if groups.is_one else np.asarray(ids, dtype=np.int64)
 
 
 def _below(fold: FoldScores, rows: Rows, columns: Columns, of_row: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -216,7 +216,7 @@ def level_of_page(held_out: Thresholds, level: Level) -> tuple[float, str]:
             "evaluate(sets, y, alpha=...) judges each label or group against its own."
         )
     check_level_offered(held_out, level)
-    if held_out.groups.kind != "all":
+    if not held_out.groups.is_one:
         raise ValueError(
             "assurance must be left out of a report about groups, in each of which it runs at another level. "
             "evaluate(sets, y, groups=..., alpha=...) judges them."
@@ -253,8 +253,8 @@ def evaluation_of(
         return source
     of_source = source if is_calibration else source.calibration_
     what = "p-values, which a report needs"
-    refuse_overlapping(of_source.held_out.groups.kind, what, WITHOUT_P_VALUES)
-    refuse_overlapping("overlap" if groups_overlap(groups) else "", "place in a report", WITHOUT_P_VALUES)
+    refuse_overlapping(of_source.held_out.groups.overlaps, what, WITHOUT_P_VALUES)
+    refuse_overlapping(groups_overlap(groups), "place in a report", WITHOUT_P_VALUES)
     refuse_fresh(chance.get("u"), "in a report, which asks several things about each row")
     chance = _without_form(source, **chance)
     with all_at_once():
@@ -292,7 +292,7 @@ def _of_classifier(
     check_new_weights(chance.pop("weights", None), 0, False, "by a classifier, whose weights are a setting of its own")
     held_out = classifier.calibration_.held_out
     fitted = classifier._fitted()
-    passed = groups if held_out.groups.kind in ("row", "pair") and fitted.rule.group_setting is None else None
+    passed = groups if held_out.groups.by_row and fitted.rule.group_setting is None else None
     level, assured = level_of_page(held_out, asked)
     samples = fitted.placed(*fitted.rule.samples(X, passed, **chance))
     levels = [Fraction(str(level)), Fraction(str(_NEARLY_ONE))]
@@ -346,7 +346,7 @@ def _of_calibration(
         probabilities, ids = take_ids(probabilities, chance["ids"])
         probabilities = tensor_of(probabilities).cpu() if is_on_device(probabilities) else probabilities
         chance = {**chance, "ids": ids}
-    by = groups if calibration.held_out.groups.kind in ("row", "pair") else None
+    by = groups if calibration.held_out.groups.by_row else None
     alpha, assured = level_of_page(calibration.held_out, asked)
     sets, last = calibration.predict_set(probabilities, [alpha, _NEARLY_ONE], groups=by, **chance)
     p_values = np.asarray(on_host(calibration.p_values(probabilities, groups=by, **chance)))
@@ -417,10 +417,10 @@ def _origin(
         law["about"] = held_out.clusters.about
     if folds is None and not _has_no_law(held_out):
         sizes = (*held_out.sizes.tolist(), 0)  # a group never seen comes last: its sets hold every label
-        of_row = np.where(of_row < 0, len(sizes) - 1, of_row) if kind in ("row", "pair") else of_row
+        of_row = np.where(of_row < 0, len(sizes) - 1, of_row) if held_out.groups.by_row else of_row
         law |= {"group_of_row": of_row, "group_sizes": sizes}
     pairs = tuple(sorted(losses))
-    return Origin(scheme.name, held_out.n, pairs, kind != "all", upper_open, settings, within, **law)
+    return Origin(scheme.name, held_out.n, pairs, not held_out.groups.is_one, upper_open, settings, within, **law)
 
 
 def _has_no_law(held_out: Thresholds) -> bool:
@@ -460,16 +460,14 @@ _SOURCES = {"content": "the content of the row", "ids": "the id of the row", "gi
 
 
 def _settings(name: str, held_out: Thresholds, score: str, chance: Randomization, may_be_empty: bool) -> dict[str, str]:
-    kinds = {"all": "one promise for all rows", "label": "within every true label", "row": "within every group"}
-    kinds["pair"] = "within every true label of every group"
-    kinds["band"] = f"within every band of labels, {len(held_out.groups.names)} of them"
+    within = KINDS[held_out.groups.kind].within.format(n=len(held_out.groups.names))
     folds = len(held_out.folds)
     return {
         "Calibration": name + (f", {folds} folds" if folds > 1 else ""),
         "Calibration rows": f"{held_out.rows:,}",
         **({"Effective size": effective_in_words(held_out)} if held_out.has_weights else {}),
         **({} if held_out.clusters is None else {"Promise for": held_out.clusters.about}),
-        "Calibrated": kinds[held_out.groups.kind],
+        "Calibrated": within,
         "Score": score,
         "Randomised": f"yes, by {_SOURCES[chance.source]}" if chance.randomized else "no",
         "Empty sets": "allowed" if may_be_empty else "get their most likely label",

@@ -106,22 +106,21 @@ class _Groups:
 
     def __init__(self, served: ServedModel) -> None:
         groups, classes = served.fitted.rule.groups, served.classes
-        self._kind, self.is_plain = groups.kind, groups.kind == "all"
+        self._groups, self.is_plain = groups, groups.is_one
         labels = [plain_label(str(label)) for label in classes]
-        if groups.kind == "label":
-            self._of_label = dict(zip(labels, groups.names, strict=False))
-        elif groups.kind == "band":
-            self._of_label = {label: groups.names[band] for label, band in zip(labels, groups.bands or (), strict=True)}
+        if groups.by_label_alone:
+            cell_of_label = groups.index(None)[0].tolist()
+            self._of_label = {label: groups.names[cell] for label, cell in zip(labels, cell_of_label, strict=True)}
         else:
-            cells = {(str(cell[0]), plain_label(str(cell[1]))): cell for cell in groups.names if groups.kind == "pair"}
+            cells = {(str(cell[0]), plain_label(str(cell[1]))): cell for cell in groups.names if groups.by_both}
             self._of_pair, self._of_row = cells, {str(name): name for name in groups.names}
 
     def of(self, row: Labelled) -> Any:
         """Return the group; None where it is not one of calibration, so that nothing is known of its law."""
         text = plain_label(str(row.label))
-        if self._kind in ("label", "band"):
+        if self._groups.by_label_alone:
             return self._of_label.get(text)
-        if self._kind == "pair":
+        if self._groups.by_both:
             return self._of_pair.get((str(row.row_group), text))
         return None if self.is_plain else self._of_row.get(str(row.row_group))
 

@@ -40,7 +40,6 @@ from aptset.estimator.storage import FACTS, load_folder
 
 _KNOWN = ("rows", "ids", "groups", "alpha", "p_values")
 _LONGEST_ID = 200
-_OF_ROWS = ("row", "pair", "overlap")  # kinds of groups that may be told by a column
 _OF_NUMBERS = tuple(
     f"sklearn.{name}."
     for name in (
@@ -152,7 +151,7 @@ class ServedModel:
     def _without_names(self) -> Fitted | None:
         """Return what takes rows of numbers without a frame around them; None where the models look at names."""
         rule = self.fitted.rule
-        if self.reader is not None or rule.groups.kind in _OF_ROWS or rule.weighing is not None:
+        if self.reader is not None or rule.groups.by_row or rule.weighing is not None:
             return None
         if any(column.kind not in NUMBERS for column in rule.columns.columns):
             return None

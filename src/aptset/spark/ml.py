@@ -234,7 +234,7 @@ class ConformalSetsModel(Model, _Settings, MLWritable, MLReadable):  # type: ign
             calibration,
             alpha=self._setting("alpha"),
             probabilities=name,
-            groups=groups if calibration.held_out.groups.kind in ("row", "pair") else None,
+            groups=groups if calibration.held_out.groups.by_row else None,
             ids=self._setting("idCol"),
             normalize=self._setting("normalize"),
             allow_empty=self._setting("allowEmpty"),

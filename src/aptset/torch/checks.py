@@ -47,7 +47,7 @@ def check_layer_groups(groups: Any) -> bool:
 def check_can_be_a_layer(calibration: Calibration) -> None:
     """Refuse calibrations whose sets depend on more than the row."""
     refuse_weighted(calibration.held_out, "a layer has thresholds that are the same for all rows. Call predict_set")
-    check_layer_groups(None if calibration.held_out.groups.kind == "all" else calibration.held_out.groups.kind)
+    check_layer_groups(None if calibration.held_out.groups.is_one else calibration.held_out.groups.kind)
     if calibration.chance.source == "given":
         raise ValueError(
             "calibration must draw its own u to be used in a layer; it was passed u=.... Calibrate again without u."
