@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ from aptset.conformal.aggregation import Tally
 from aptset.conformal.checks import check_fold_ids
 from aptset.conformal.clusters import check_one_fold_each, check_scheme_of_clusters
 from aptset.conformal.fold_scores import FoldScores
-from aptset.conformal.importance import check_weights_of_scheme
+from aptset.conformal.importance import check_some_weight, check_weights_of_scheme
 from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.cross import CVPlus
@@ -29,9 +30,10 @@ from aptset.core.devices import is_on_device, is_tensor
 from aptset.core.groups import EVERYONE
 from aptset.core.matrix import check_probabilities
 from aptset.core.overlapping import Overlapping, refuse_overlapping
-from aptset.core.randomization import Randomization, check_first_row
+from aptset.core.randomization import Randomization, check_first_row, check_ids
 from aptset.core.row_groups import refuse_votes_and_labels
 from aptset.core.validate import answers_foreign_keywords, draw_key
+from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, Rows
 from aptset.scores import Conformity
 from aptset.scores.conformity import AUTO, check_conformity, for_classes, formula_of
@@ -200,6 +202,45 @@ def _calibrated_there(probabilities: Any, labels: Any, request: LabelledRequest)
     held_out = Measure((FoldScores.of_device(scores, EVERYONE),), EVERYONE)
     of_score = (known, score, key, chance.with_copies(n_copies, n_rows), request.allow_empty, None)
     return Calibration(held_out, *of_score, request.normalize, (fingerprint,), (start,))
+
+
+class CalibrationPieces:
+    """Calibrates on consecutive pieces of rows as if they stood in one table, of which only the scores are kept.
+
+    ``settings`` are those of :func:`calibrate` that all pieces have in common. Copies of a row are numbered through all
+    pieces, and whether ids tell rows apart, or any row has weight, is asked of all rows.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        from aptset.calibration.online_state import Numbering  # streams are loaded by those who need them
+
+        check_conformity(settings["conformity"])
+        number_copies = Numbering(side=CALIBRATION).next_seeds
+        self._settings = {**settings, "number_copies": number_copies, "least_distinct": 0.0}
+        self._parts: list[Calibration] = []
+        self._seeds: list[Words] = []
+
+    def add(self, probabilities: Any, labels: Any, ids: Any = None, weights: Any = None, **of_rows: Any) -> None:
+        """Score the labels of the next rows."""
+        weighing = EQUAL if weights is None else ImportanceWeights(weights, is_part=True)
+        request = LabelledRequest(**self._settings, ids=ids, weighing=weighing, **of_rows)
+        scored = score_labels(probabilities, labels, request)
+        self._parts.append(scored.calibration())
+        self._seeds += [] if ids is None else [scored.seeds]
+
+    def calibration(self) -> Calibration:
+        """Return the calibration on all rows."""
+        if self._seeds:
+            seeds = np.concatenate(self._seeds)
+            check_ids(seeds, len(seeds), least_distinct=0.5)
+        first, *others = self._parts
+        held_out = first.held_out.merge(*(part.held_out for part in others))
+        if held_out.has_weights:
+            check_some_weight(held_out.weights)
+        n_copies = sum(part.chance.copies * part.rows for part in self._parts)
+        fingerprint = sum(part.parts[0] for part in self._parts) % 2**64
+        chance = first.chance.with_copies(n_copies, held_out.rows)
+        return replace(first, held_out=held_out, chance=chance, parts=(fingerprint,))
 
 
 def load_calibration(

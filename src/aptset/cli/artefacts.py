@@ -18,7 +18,6 @@ from aptset.calibration.storage import STORE, find_score, read_calibration
 from aptset.conformal.clusters import promise_about
 from aptset.conformal.scheme import Promises
 from aptset.core.store import stored_kind
-from aptset.scores import Score
 
 
 def check_one_model(path: Path, calibration: Any) -> Any:
@@ -36,7 +35,7 @@ def check_one_model(path: Path, calibration: Any) -> Any:
     return calibration
 
 
-def imported_score(name: str | Score) -> str | Score:
+def imported_score(name: Any) -> Any:
     """Return the score at module:object, which the user named; a plain name, or a score, as it is."""
     if not isinstance(name, str) or ":" not in name:
         return name

@@ -13,17 +13,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from aptset import Acceptance, Calibration, Evaluation, calibrate, learn_acceptance
-from aptset.calibration.labelled_rows import LabelledRequest, score_labels
-from aptset.calibration.online_state import Numbering
-from aptset.calibration.weights import EQUAL, ImportanceWeights
+from aptset.calibration.calibrate import CalibrationPieces
 from aptset.cli.artefacts import imported_score
 from aptset.cli.files import Batch, OnRows, ProbabilityFile, check_some_labelled, shifted_rows
 from aptset.cli.writing import write_decisions
-from aptset.conformal.importance import check_some_weight
 from aptset.core.labels import Coded
-from aptset.core.randomization import check_ids
-from aptset.kernels.rows import CALIBRATION
-from aptset.scores.conformity import AUTO, check_conformity
 
 
 def calibrate_files(
@@ -39,35 +33,16 @@ def calibrate_files(
     without a label are left out, and counted, where there is a list ``skipped``.
     """
     settings["conformity"] = imported_score(settings["conformity"])
-    if settings["conformity"] == AUTO:
+    if settings["conformity"] == "auto":
         return _calibrate_whole(labelled_batches(sources, None, skipped), on_rows, by_labels, **settings)
-    check_conformity(settings["conformity"])
-    parts: list[Calibration] = []
-    seeds: list[Any] = []
-    number_copies = Numbering(side=CALIBRATION).next_seeds  # of all rows: copies in other files have u of their own
+    pieces = CalibrationPieces(**settings)
     for source, batch, classes in labelled_batches(sources, None, skipped):
+        of_rows = {"groups": grouped(batch.groups, by_labels), "ids": batch.ids, "weights": batch.weights}
+        of_rows |= {"clusters": named(batch.clusters, source.cluster), "classes": classes, "logits": source.logits}
         with shifted_rows(source.path, batch.start, batch.numbers):
-            of_rows = {"groups": grouped(batch.groups, by_labels), "ids": batch.ids, "logits": source.logits}
-            weighing = EQUAL if batch.weights is None else ImportanceWeights(batch.weights, is_part=True)
-            of_rows |= {"weighing": weighing, "number_copies": number_copies}
-            of_rows |= {"clusters": named(batch.clusters, source.cluster)}
-            settings |= {"classes": classes, "least_distinct": 0.0, "u": None, **of_rows}
-            scored = score_labels(batch.probabilities, batch.labels, LabelledRequest(**settings))
-        parts.append(scored.calibration())
-        seeds.append(scored.seeds if source.row_id is not None else scored.seeds[:0])
+            pieces.add(batch.probabilities, batch.labels, **of_rows)
         on_rows(len(batch.probabilities))
-    if any(map(len, seeds)):  # of all rows: how they were cut into batches decides nothing
-        check_ids(np.concatenate(seeds), sum(map(len, seeds)), least_distinct=0.5)
-    first, *others = parts
-    n_copies = sum(part.chance.copies * part.rows for part in parts)
-    held_out = first.held_out.merge(*(part.held_out for part in others))
-    if held_out.has_weights:
-        check_some_weight(held_out.weights)
-    chance, fingerprint = (
-        first.chance.with_copies(n_copies, held_out.rows),
-        sum(part.parts[0] for part in parts) % 2**64,
-    )
-    return replace(first, held_out=held_out, chance=chance, parts=(fingerprint,))
+    return pieces.calibration()
 
 
 def grouped(of_rows: Any, by_labels: Any) -> Any:

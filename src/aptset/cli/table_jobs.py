@@ -48,7 +48,6 @@ from aptset.core.validate import warn_caller
 from aptset.estimator.storage import FACTS, save_classifier
 from aptset.metrics.estimates import in_words, percent
 from aptset.metrics.planning import CoverageTest
-from aptset.scores import Score
 
 _FEWEST_CLUSTERS, _MOST_TRIED = 20, 20_000  # clusters and rows for which it is tried what clusters cost
 WRITTEN = ("sets.parquet", "evaluation.json", FACTS)
@@ -62,7 +61,7 @@ class Settings:
     calibration: str = "split"
     share: float | None = None
     alphas: tuple[Any, ...] = (0.1,)
-    conformity: str | Score = "adaptive"
+    conformity: Any = "adaptive"
     level: str = "nominal"
     randomized: bool = True
     allow_empty: bool = True
