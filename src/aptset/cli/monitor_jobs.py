@@ -1,37 +1,28 @@
-"""What ``aptset monitor`` does: look at the outcomes that a file has gained, and keep what was learned beside it.
-
-The state holds a digest of the rows that were seen, in every column: only a file that begins with them may go on.
-"""
+"""What ``aptset monitor`` does: look at the outcomes that a file has gained, in the order of prediction."""
 
 from __future__ import annotations
 
-import json
 import re
-import zlib
-from base64 import b64decode, b64encode
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from aptset import Calibration, CoverageMonitor
 from aptset.arrow.formats import TableFile
-from aptset.arrow.sources import as_texts, filled_numbers, plain_label
+from aptset.arrow.sources import plain_label
 from aptset.cli.evaluation_jobs import Outcomes, outcomes_of
 from aptset.cli.files import about_skipped
+from aptset.cli.monitor_log import go_on, labels_of, packed
+from aptset.cli.options import check_mature_text
 from aptset.cli.stores import location_of, refuse_changing_input
 from aptset.cli.tables import WAY_OF_DATES
 from aptset.core.dates import Way, read_times
 from aptset.metrics.evaluation import about_unknown
-
-_EXACT = 2.0**53  # whole numbers below are the same in every kind of column
 
 
 class PredictionOrder(NamedTuple):
@@ -74,13 +65,10 @@ def monitor_file(
     seen, log = 0, dict[str, Any](before=0)
     if state is not None:
         about = {"calibration": digest, "label": label, "groups": group, "order": places.order, "time": places.time}
-        monitor, seen, log = _go_on(file, monitor, state, about, is_rotated)
+        monitor, seen, log = go_on(file, monitor, state, about, is_rotated)
     columns = [name for name in (places.order, places.time) if name is not None]
-    way_out, may_lack = (
-        " Pass --mature to wait for labels that are not known yet, or --skip-unlabelled to leave such rows out.",
-        places.mature is not None,
-    )
-    skipped, labels = list[int]() if skip_unlabelled else None, Counter[Any]()
+    way_out = " Pass --mature to wait for labels that are not known yet, or --skip-unlabelled to leave such rows out."
+    skipped, labels, may_lack = list[int]() if skip_unlabelled else None, Counter[Any](), places.mature is not None
     parts = _counted(outcomes_of(file, label, alpha, group, progress, columns, may_lack, way_out, skipped), labels)
     waiting, notes = dict[str, Any](), list[str]()
     if places.mature is None:
@@ -89,7 +77,7 @@ def monitor_file(
         rows = _all_rows(path, parts, _names_of_groups(calibration), places, log["before"])
         waiting, judged = _take_in_any_order(monitor, rows, places)
         notes += [f"Column {places.time!r} was read as {rows.read}."] if rows.read else []
-        log |= {"judged": _packed(judged), "labels": labels_of(file, label, judged)} if state is not None else {}
+        log |= {"judged": packed(judged), "labels": labels_of(file, label, judged)} if state is not None else {}
     notes += _about_labels(labels, calibration.classes.tolist(), skipped)
     if state is not None:
         if location_of(str(path)).version() != version:
@@ -110,16 +98,10 @@ def _counted(parts: Iterable[Outcomes], labels: Counter[Any]) -> Iterator[Outcom
 def _about_labels(labels: Counter[Any], classes: Sequence[Any], skipped: list[int] | None) -> list[str]:
     """Say how many rows have no label, and how many have one that the model does not know."""
     known, n_rows, n_skipped = {plain_label(str(one)) for one in classes}, sum(labels.values()), sum(skipped or [])
-    said = (
-        [
-            (
-                f"{about_skipped(n_skipped, n_rows + n_skipped)} If wrong guesses get their labels sooner than "
-                "others, use --mature to wait for all labels."
-            )
-        ]
-        if n_skipped
-        else []
-    )
+    said = list[str]()
+    if n_skipped:
+        way_out = "If wrong guesses get their labels sooner than others, use --mature to wait for all labels."
+        said = [f"{about_skipped(n_skipped, n_rows + n_skipped)} {way_out}"]
     return [*said, *about_unknown({label: n for label, n in labels.items() if label is not None}, known)]
 
 
@@ -143,145 +125,6 @@ def _names_of_groups(calibration: Calibration) -> Callable[[Outcomes], list[Any]
         return [band_of.get(str(name), name) for name in names] if names and band_of else names
 
     return named
-
-
-def _go_on(
-    file: TableFile, monitor: CoverageMonitor, state: Path, about: dict[str, Any], is_rotated: bool
-) -> tuple[CoverageMonitor, int, dict[str, Any]]:
-    """Return the monitor to go on with, how many rows of the file it has seen, and what to note about all of them."""
-    filled_in = () if monitor.mature is None else (about["label"],)  # labels that are not known yet
-    if not state.exists():
-        check_rotated_state(state, not is_rotated)
-        return monitor, 0, {**about, **log_of(file, filled_in=filled_in)[1], "before": 0}
-    before = CoverageMonitor.load(state)
-    log = check_log(state, before._log)
-    check_same_monitor(
-        state, {**before.settings, **{name: log.get(name) for name in about}}, {**monitor.settings, **about}
-    )
-    seen: int = log["rows"]
-    first, now = log_of(file, seen, log["columns"], filled_in)
-    now["before"] = log["before"] + (seen if is_rotated else 0)
-    if is_rotated:
-        check_is_rotated(file.path, seen, seen == 0 or first != log["digest"])
-        seen = 0
-    elif seen:
-        missing = [name for name in log["columns"] if name not in now["columns"]]
-        check_begins_with(file.path, seen, now["rows"], first == log["digest"], missing)
-        judged = _unpacked(log.get("judged") or "", seen) if filled_in else np.zeros(0, dtype=np.bool_)
-        check_same_labels(file.path, not filled_in or labels_of(file, about["label"], judged) == log.get("labels"))
-    return before, seen, {**about, **now}
-
-
-def log_of(
-    file: TableFile, n_first: int = 0, columns: Sequence[str] = (), filled_in: Sequence[str] = ()
-) -> tuple[str, dict[str, Any]]:
-    """Return a digest of the first rows of a file in some columns (by default all), "" if there are fewer.
-
-    And what is noted about the file: how many rows it has, its columns, and a digest of them. Columns that are
-    ``filled_in`` later are no part of it.
-    """
-    digests, rows, first = _Digests(), 0, ""
-    names = [name for name in file.names if name not in filled_in]
-    for batch in file.batches(types=_as_written(file)):
-        stop = n_first - rows
-        if 0 <= stop < batch.num_rows:
-            digests.add(batch.slice(0, stop))
-            first = digests.of(columns or names)
-            batch, rows = batch.slice(stop), n_first
-        digests.add(batch)
-        rows += batch.num_rows
-    first = digests.of(columns or names) if rows == n_first else first
-    return first, {"rows": rows, "columns": sorted(names), "digest": digests.of(names)}
-
-
-def labels_of(file: TableFile, label: str, judged: NDArray[np.bool_]) -> str:
-    """Return a digest of the labels of the rows that were given to be judged: they may not change any more."""
-    digests, rows, names = _Digests(), 0, file.names
-    for batch in file.batches(types=_as_written(file)) if label in names else ():
-        of_batch = judged[rows : rows + batch.num_rows]
-        kept = batch.slice(0, len(of_batch)).column(names.index(label)).filter(pa.array(of_batch))
-        digests.add(pa.RecordBatch.from_arrays([kept], names=[label]))
-        rows += batch.num_rows
-    return digests.of([label])
-
-
-def _packed(flags: NDArray[np.bool_]) -> str:
-    """Return flags as a text that is short where neighbours are alike."""
-    return b64encode(zlib.compress(np.packbits(flags).tobytes())).decode()
-
-
-def _unpacked(text: str, n_rows: int) -> NDArray[np.bool_]:
-    """Return the flags of some rows; a text that holds others leaves them out, and the digest tells."""
-    try:
-        content = zlib.decompressobj().decompress(b64decode(text), n_rows // 8 + 1)
-    except (ValueError, zlib.error):
-        content = b""
-    return np.unpackbits(np.frombuffer(content, dtype=np.uint8))[:n_rows].astype(np.bool_)
-
-
-def _as_written(file: TableFile) -> dict[str, pa.DataType]:
-    """Return the types by which the cells of a CSV stay as they are written, in whatever alphabet."""
-    return dict.fromkeys(file.names, pa.binary())
-
-
-class _Digests:
-    """Running digests of columns: of the lengths of cells, and of their letters; how rows come in batches is no matter.
-
-    Values are hashed as texts, whole numbers without a point: a column that becomes one of floats, since a later row is
-    missing, still holds the same numbers.
-    """
-
-    def __init__(self) -> None:
-        self._running: defaultdict[tuple[str, ...], Any] = defaultdict(sha256)
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Take in some rows."""
-        for number, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
-            twin = str(batch.schema.names[:number].count(name))
-            self._add((name, twin), column)
-
-    def _add(self, key: tuple[str, ...], column: Any) -> None:
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
-        if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-            self._running[(*key, "lists")].update(_as_bytes(pc.list_value_length(column)))
-            self._add((*key, "items"), pc.list_flatten(column))
-            return
-        texts = _as_binary(column)
-        self._running[(*key, "lengths")].update(_as_bytes(pc.binary_length(texts)))
-        running, filled = self._running[(*key, "letters")], pc.fill_null(texts, b"")
-        _, ends, letters = filled.buffers()
-        if len(filled) and letters is not None:
-            first, last = np.frombuffer(ends, dtype=np.int64)[[filled.offset, filled.offset + len(filled)]]
-            running.update(memoryview(letters)[first:last])
-
-    def of(self, columns: Sequence[str]) -> str:
-        """Return one digest of what came in these columns."""
-        digest, wanted = sha256(), set(columns)
-        for key in sorted(key for key in self._running if key[0] in wanted):
-            digest.update(json.dumps([*key, self._running[key].hexdigest()]).encode())
-        return digest.hexdigest()
-
-
-def _as_bytes(lengths: Any) -> bytes:
-    return filled_numbers(lengths, -1).astype(np.int64).tobytes()
-
-
-def _as_binary(column: Any) -> Any:
-    """Return values as texts, in bytes."""
-    if pa.types.is_floating(column.type):
-        numbers = column.cast(pa.float64())
-        numbers = pc.if_else(pc.is_nan(numbers), None, numbers)
-        is_whole = pc.and_(pc.equal(numbers, pc.floor(numbers)), pc.less(pc.abs(numbers), _EXACT))
-        whole = pc.if_else(is_whole, numbers, None).cast(pa.int64()).cast(pa.large_string())
-        column = pc.coalesce(whole, numbers.cast(pa.large_string()))
-    if pa.types.is_binary(column.type):
-        return column.cast(pa.large_binary())
-    try:
-        texts = column.cast(pa.large_string())
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # records, for instance
-        texts = pa.array(as_texts(column), pa.large_string())
-    return texts.cast(pa.large_binary())
 
 
 def _take_in(
@@ -345,10 +188,9 @@ def _take_in_any_order(
     it from others of its time when it comes again.
     """
     everything, by_time = list(range(len(rows.covered))), places.order is None and bool(rows.times)
-    newest = max(rows.times, default=None)
-    over = (
-        newest - places.mature.total_seconds() if newest is not None and isinstance(places.mature, timedelta) else 0.0
-    )
+    newest, over = max(rows.times, default=None), 0.0
+    if newest is not None and isinstance(places.mature, timedelta):
+        over = newest - places.mature.total_seconds()
     mature = [row for row in everything if not by_time or rows.times[row] <= over]
     judged, ignored = monitor.rows, monitor.ignored
     monitor.update(**_as_given(rows, mature, by_time), now=newest)
@@ -366,87 +208,6 @@ def _as_given(rows: _Rows, kept: list[int], by_time: bool) -> dict[str, Any]:
         "order": None if by_time else [rows.numbers[row] for row in kept],
         "time": [rows.times[row] for row in kept] if rows.times else None,
     }
-
-
-def check_same_monitor(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse to go on with the state of another calibration, level, alarm or column."""
-    if before != now:
-        differ = ", ".join(
-            f"{name} {before[name]!r} there and {now[name]!r} here" for name in now if before[name] != now[name]
-        )
-        raise ValueError(
-            f"{path} must be the state of a monitor of this calibration: {differ}. Pass the calibration, "
-            "--alpha, --alarm, --label and --groups that it was started with, or start again with another "
-            "--state."
-        )
-
-
-def check_log(path: Path, log: Any) -> dict[str, Any]:
-    """Return what a state says about the rows it has seen."""
-    kinds = {"rows": int, "columns": list, "digest": str, "calibration": str, "label": str, "groups": str | None}
-    kinds |= {"before": int, "order": str | None, "time": str | None, "judged": str | None, "labels": str | None}
-    is_log = isinstance(log, dict) and all(isinstance(log.get(name), kind) for name, kind in kinds.items())
-    if not is_log or min(log["rows"], log["before"]) < 0:
-        raise ValueError(
-            f"{path} does not say which rows it has seen: it was saved in Python or by an older version, or "
-            "it is damaged. Start again with another --state."
-        )
-    checked: dict[str, Any] = log
-    return checked
-
-
-def check_rotated_state(path: Path, holds: bool) -> None:
-    """Refuse to go on with a new log where nothing was begun."""
-    if not holds:
-        raise FileNotFoundError(
-            f"--rotated needs a state file to go on with; there is no {path}. Leave --rotated out for the first log."
-        )
-
-
-def check_is_rotated(path: Path, seen: int, is_new: bool) -> None:
-    """Refuse to count rows twice."""
-    if not is_new:
-        raise ValueError(
-            f"{path} must be a new log, with --rotated; it begins with the {seen:,} rows that the monitor has seen, "
-            "which would count twice. Leave --rotated out."
-        )
-
-
-def check_begins_with(path: Path, seen: int, rows: int, is_same: bool, missing: Sequence[str]) -> None:
-    """Refuse a file that does not begin with the rows that were seen: nobody knows which of its rows are new."""
-    if not is_same:
-        what = f"it has {rows:,} rows" if rows < seen else f"its first {seen:,} rows are others"
-        what = f"it lacks their columns {', '.join(map(repr, missing[:6]))}" if missing else what
-        raise ValueError(
-            f"{path} must begin with the {seen:,} rows that the monitor has seen; {what}. If the log was "
-            "rotated, and every row in it is new, pass --rotated once. If rows were changed or lost, start "
-            "again with another --state."
-        )
-
-
-def check_same_labels(path: Path, is_same: bool) -> None:
-    """Refuse labels that are others than those that were judged: a row is judged once."""
-    if not is_same:
-        raise ValueError(
-            f"{path} must keep the labels that the monitor was given; at least one of them was changed or is "
-            "gone since the last look. Empty cells may be filled; for corrected labels start again with "
-            "another --state."
-        )
-
-
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
-
-def check_mature_text(mature: str) -> int | timedelta:
-    """Return how long labels are waited for: 500 predictions, or 30d."""
-    parsed = re.fullmatch(r"(\d{1,9})([smhdw]?)", mature)
-    if parsed is None:
-        raise ValueError(
-            "--mature must be a whole number of predictions, such as 500, or a time in seconds, minutes, hours, days "
-            f"or weeks, such as 90s, 45m, 12h, 30d or 8w; got {mature!r}."
-        )
-    number = int(parsed[1])
-    return timedelta(**{_UNITS[parsed[2]]: number}) if parsed[2] else number
 
 
 def check_which_order(order: str | None, time: str | None, mature: int | timedelta | None) -> None:

@@ -208,7 +208,7 @@ def monitor(
 
 
 def _time(option: str, text: str | None) -> timedelta | None:
-    from aptset.cli.monitor_jobs import check_mature_text
+    from aptset.cli.options import check_mature_text
 
     parsed = None if text is None else check_mature_text(text)
     if isinstance(parsed, int):
@@ -266,8 +266,7 @@ def serve(folder: str, source: str, errors: tuple[str, ...], **options: Any) -> 
       curl localhost:8000/v1/sets -H 'content-type: application/json' -d '{"rows": [{"id": "a", "age": 50}]}'
       curl localhost:8000/v1/feedback -H 'content-type: application/json' -d '{"id": "a", "label": "ill"}'
     """
-    from aptset.cli.monitor_jobs import check_mature_text
-    from aptset.cli.options import errors_of
+    from aptset.cli.options import check_mature_text, errors_of
     from aptset.cli.raw_rows import load_any
     from aptset.serve import Choice, ServiceSettings
     from aptset.serve.application import feedback_file

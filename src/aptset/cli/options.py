@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
@@ -373,3 +375,18 @@ def errors_of(given: tuple[str, ...]) -> Any:
     except ValueError:
         pass
     raise ValueError(f"--error must be one number, or LABEL=NUMBER for each label; got {' '.join(given)!r}.")
+
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def check_mature_text(mature: str) -> int | timedelta:
+    """Return how long labels are waited for: 500 predictions, or 30d."""
+    parsed = re.fullmatch(r"(\d{1,9})([smhdw]?)", mature)
+    if parsed is None:
+        raise ValueError(
+            "--mature must be a whole number of predictions, such as 500, or a time in seconds, minutes, hours, days "
+            f"or weeks, such as 90s, 45m, 12h, 30d or 8w; got {mature!r}."
+        )
+    number = int(parsed[1])
+    return timedelta(**{_UNITS[parsed[2]]: number}) if parsed[2] else number
