@@ -84,11 +84,12 @@ def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32]]:
         low, high = least_and_most(values)
         if int(high) - int(low) < max(_LONG, len(values)):  # small whole numbers are counted: sooner
             return _counted(values, low, int(high) - int(low) + 1)
-    several = coded_array(values) if values.dtype.kind == "U" else None
-    shape_proxy = values if several is None else as_objects(several.values)
-    names = distinct(shape_proxy)
-    number = columns_of(shape_proxy, names).astype(np.int32)
-    return names, number if several is None else looked_up(number, several.codes)
+    if values.dtype.kind == "U":  # each different text is looked up once
+        several = coded_array(values)
+        names, number = numbered(as_objects(several.values))
+        return names, looked_up(number, several.codes)
+    names = distinct(values)
+    return names, columns_of(values, names).astype(np.int32)
 
 
 def _counted(values: NDArray[Any], low: Any, span: int) -> tuple[NDArray[Any], NDArray[np.int32]]:
@@ -244,12 +245,6 @@ def check_order(order: Any, name: str) -> tuple[Any, ...]:
     return labels
 
 
-def order_of(labels: Any) -> tuple[Any, ...] | None:
-    """Return the categories of an ordered categorical of pandas, from low to high; None for anything else."""
-    dtype: Any = getattr(labels, "dtype", None)
-    return tuple(dtype.categories.tolist()) if getattr(dtype, "ordered", None) is True else None
-
-
 def plain_value(value: Any) -> Any:
     """Return a number or a text of numpy as Python's."""
     return value.item() if isinstance(value, np.generic) else value
@@ -356,8 +351,7 @@ def as_labels(labels: Any, name: str) -> NDArray[Any]:
         raise ValueError(f"{name} must be 1-D, one label per row; got rows of different lengths.") from error
     is_list = isinstance(labels, list | tuple) and array.ndim == 1
     if array.dtype.kind in "US" and is_list and not all(map(_fits_an_array, set(labels))):
-        array = np.empty(len(labels), dtype=object)
-        array[:] = labels
+        array = as_objects(list(labels))
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-D; got shape {array.shape}.")
     return array
@@ -372,16 +366,6 @@ def refuse_masked(values: Any, name: str) -> None:
     """Refuse entries that are marked as not being there."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):  # pandas' nullable arrays have masks, too
         raise ValueError(f"{name} must have no masked entries. Fill or drop those rows.")
-
-
-def refuse_unstable_value(value: Any, name: str = "X") -> None:
-    """Refuse a value of X whose content cannot be told: its row would get another u in every process."""
-    if getattr(type(value), "__repr__", None) is object.__repr__:
-        raise TypeError(
-            f"{name} must hold numbers, texts or values with a repr of their content; got a {type(value).__name__}. "
-            + ("Pass ids=... that name the rows" if name == "X" else "Pass numbers or texts")
-            + ", or give the class a __repr__ that shows its content."
-        )
 
 
 def check_training_counts(counts: Any) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.core.labels import refuse_unstable_value
 from aptset.core.tables import is_table, iterate_columns, matrix_of_table
 from aptset.kernels.rowhash import Words, canonical_words, column_keys, hash_words, keys_of_columns, mix, seeds_of
 from aptset.kernels.rows import hash_rows
@@ -121,8 +120,18 @@ def _content(value: Any) -> str:
     if isinstance(value, dict):
         parts = sorted(f"{_content(key)}: {_word(part, {})}" for key, part in value.items())
         return f"{{{', '.join(parts)}}}"
-    refuse_unstable_value(value)
+    _refuse_unstable(value)
     return repr(value)
+
+
+def _refuse_unstable(value: Any, name: str = "X") -> None:
+    """Refuse a value of X whose content cannot be told: its row would get another u in every process."""
+    if getattr(type(value), "__repr__", None) is object.__repr__:
+        raise TypeError(
+            f"{name} must hold numbers, texts or values with a repr of their content; got a {type(value).__name__}. "
+            + ("Pass ids=... that name the rows" if name == "X" else "Pass numbers or texts")
+            + ", or give the class a __repr__ that shows its content."
+        )
 
 
 def _digest(content: bytes) -> int:
@@ -193,7 +202,7 @@ def _id_word(value: Any) -> int:
         if isinstance(value, Real | np.bool_) and value == value // 1:
             value = int(value)  # type: ignore[arg-type]
         else:
-            refuse_unstable_value(value, "ids")
+            _refuse_unstable(value, "ids")
     text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
     whole, time = _WHOLE.fullmatch(text), _TIME.fullmatch(text)
     if whole and -(2**63) <= (number := int(whole[1])) < 2**64:

@@ -5,6 +5,7 @@ Vovk 2012, "Conditional validity of inductive conformal predictors".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -246,28 +247,33 @@ def calibration_size(
     if sure is not None:
         return _assured_size(alpha, within, confidence, sure)
     within = 0.01 if within is None else within
-    level, margin, chance = (
-        validate.alpha(alpha),
-        validate.share(within, "within", "the margin around 1 - alpha"),
-        check_confidence(confidence),
-    )
-    least = max(1, size_needed(level))
-    low = high = check_size_exists(least, alpha, within)
-    while chance_within(np.array([high]), level, margin)[0] < chance:
-        low, high = high, check_size_exists(2 * high, alpha, within)
-    while high - low > 1:
-        middle = (low + high) // 2
-        reached = chance_within(np.array([middle]), level, margin)[0] >= chance
-        low, high = (low, middle) if reached else (middle, high)
+    level, chance = validate.alpha(alpha), check_confidence(confidence)
+    margin = validate.share(within, "within", "the margin around 1 - alpha")
+    least = check_size_exists(max(1, size_needed(level)), alpha, within)
+
+    def is_enough(n: int) -> bool:
+        return bool(chance_within(np.array([n]), level, margin)[0] >= chance)
+
+    high = _first_enough(is_enough, least, alpha, within)
     # Ceilings make the chance wobble with n, by as much as some tens of steps of 1 / alpha: look around the crossing.
     around = min(max(2000, int(20 / level)), 1_000_000)
     sizes = np.arange(max(least, high - around), high + around)
     short = np.flatnonzero(chance_within(sizes, level, margin) < chance)
-    last_short = int(sizes[short[-1]]) if len(short) else least - 1
-    size = CalibrationSize(last_short + 1)
+    size = CalibrationSize(int(sizes[short[-1]]) + 1 if len(short) else least)
     size.alpha, size.within, size.confidence = level, margin, chance
     size.achieved = float(chance_within(np.array([int(size)]), level, margin)[0])
     return size
+
+
+def _first_enough(is_enough: Callable[[int], bool], least: int, alpha: Any, within: Any) -> int:
+    """Return a size that is enough, right above one that is not, or the least: by doubling, and then by halving."""
+    low = high = least
+    while not is_enough(high):
+        low, high = high, check_size_exists(2 * high, alpha, within)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
 
 
 def _assured_size(alpha: float, within: float | None, confidence: float, assurance: Assurance) -> CalibrationSize:
@@ -276,16 +282,13 @@ def _assured_size(alpha: float, within: float | None, confidence: float, assuran
     margin = None if within is None else validate.share(within, "within", "the margin above 1 - alpha")
     least = high = check_size_exists(size_needed(level, risk), alpha, within)
     if margin is not None:
-        low = high
-        while chance_at_most(high, level, risk, margin) < chance:
-            low, high = high, check_size_exists(2 * high, alpha, within)
-        while high - low > 1:
-            middle = (low + high) // 2
-            reached = chance_at_most(middle, level, risk, margin) >= chance
-            low, high = (low, middle) if reached else (middle, high)
+
+        def is_enough(n: int) -> bool:
+            return chance_at_most(n, level, risk, margin) >= chance
+
+        high = _first_enough(is_enough, least, alpha, within)
         around = min(max(50, int(3 / level)), 1000)  # ranks are whole: the chance wobbles with n
-        sizes = range(max(least, high - around), high + around)
-        short = [n for n in sizes if chance_at_most(n, level, risk, margin) < chance]
+        short = [n for n in range(max(least, high - around), high + around) if not is_enough(n)]
         high = short[-1] + 1 if short else least
     size = CalibrationSize(high)
     size.alpha, size.within, size.confidence, size.assurance = level, margin or 0.0, chance, assurance

@@ -304,24 +304,10 @@ def worst_slice_coverage(
     slab, vector = search(features.some(find), looked_up(covered, find), vectors, least_share)
     (projection,) = project(features.matrix, vector[None, :])
     inside = (projection >= slab.low) & (projection <= slab.high)
-    return _summarise(features, covered, vector, slab, find, judge, inside, sure, method)
-
-
-def _summarise(
-    features: Features,
-    covered: NDArray[np.bool_],
-    vector: Floats,
-    slab: Slab,
-    find: NDArray[np.intp],
-    judge: NDArray[np.intp],
-    inside: NDArray[np.bool_],
-    confidence: float,
-    method: str,
-) -> WorstSlice:
     judged, is_inside = looked_up(covered, judge), looked_up(inside, judge)
     means = features.means(np.flatnonzero(inside))
     return WorstSlice(
-        coverage=share(judged[is_inside], confidence),
+        coverage=share(judged[is_inside], sure),
         found=float(slab.mean),
         direction=vector,
         low=slab.low,

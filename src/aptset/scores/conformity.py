@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.core.labels import order_of
 from aptset.kernels.formula import Floats, Formula, Places, Weights, broken_rule
 from aptset.kernels.rows import Rows, all_scores_of_block
 from aptset.scores import ALIASES, SCORES, Gridded, OfFunction, Ordered, Prevalence, Score, Tempered
@@ -122,6 +121,12 @@ def _check_fast_form(score: Any) -> None:
             )
 
 
+def _order_of(labels: Any) -> tuple[Any, ...] | None:
+    """Return the categories of an ordered categorical of pandas, from low to high; None for anything else."""
+    dtype: Any = getattr(labels, "dtype", None)
+    return tuple(dtype.categories.tolist()) if getattr(dtype, "ordered", None) is True else None
+
+
 def for_classes(score: Score, classes: NDArray[Any], labels: Any = None) -> Score:
     """Return a checked score as it is computed for these classes: what it knows of labels goes to their columns.
 
@@ -130,7 +135,7 @@ def for_classes(score: Score, classes: NDArray[Any], labels: Any = None) -> Scor
     if isinstance(score, Tempered | Gridded):
         return replace(score, score=for_classes(score.score, classes, labels))
     if isinstance(score, Ordered) and score.order is None:
-        score = replace(score, order=order_of(labels))
+        score = replace(score, order=_order_of(labels))
     bind = getattr(score, "for_classes", None)
     bound: Score = score if bind is None else bind(classes)
     return bound
