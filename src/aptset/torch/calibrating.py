@@ -1,4 +1,4 @@
-"""Calibrate a model on what a loader gives, batch by batch, on one process or on several."""
+"""Calibrate a model on what a loader gives, batch by batch, on one process or on several; what a loader must give."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from aptset.calibration.calibration import Calibration
 from aptset.core import validate
 from aptset.core.runner import Bar
 from aptset.kernels.rows import BLOCK_ROWS
-from aptset.torch.checks import check_column_numbers, check_outputs, check_pair, raise_for_all, refuse_empty_loader
 
 _CHUNK_ROWS = 16 * BLOCK_ROWS  # whose outputs are held at a time; whole blocks, so that copies are those of all rows
 _ROWS_OF_A_RANK = 2**40  # more than any shard has: each rank numbers its rows from a place of its own
@@ -38,7 +37,7 @@ def calibrate_model(
     except Exception as failure:  # whatever it is, the other ranks must not wait for this one
         error = f"{type(failure).__name__}: {failure}"
     answers = _gathered((None if own is None else own[0], error))
-    raise_for_all([failed for _, failed in answers])
+    _raise_for_all([failed for _, failed in answers])
     assert own is not None
     return reduce(Calibration.merge, [part for part, _ in answers]), own[1]
 
@@ -51,8 +50,10 @@ def _on_this_rank(
         part = calibrate(outputs, labels, first_row=first_row, **settings)
         calibration = part if calibration is None else calibration.merge(part)
         first_row, device = first_row + _CHUNK_ROWS, outputs.device
-    refuse_empty_loader(0 if calibration is None else calibration.n)
-    assert calibration is not None
+    if calibration is None:
+        raise ValueError(
+            "loader must give at least one batch; it gave none. A generator that was read once is empty: make it again."
+        )
     return calibration, device
 
 
@@ -63,11 +64,11 @@ def _answers(model: Any, loader: Any, progress: bool) -> Iterator[tuple[Tensor, 
     try:
         with _evaluating(model):
             for number, batch in enumerate(loader):
-                inputs, targets = check_pair(batch, number)
-                labels = check_column_numbers(targets, number)
+                inputs, targets = _check_pair(batch, number)
+                labels = _check_column_numbers(targets, number)
                 with torch.no_grad():
                     outputs = model(inputs.to(device) if device is not None and hasattr(inputs, "to") else inputs)
-                yield check_outputs(outputs, labels, number), labels
+                yield _check_outputs(outputs, labels, number), labels
                 bar.advance(1)
     finally:
         bar.close()
@@ -116,3 +117,46 @@ def _gathered(value: Any) -> list[Any]:
     values = [None] * distributed.get_world_size()
     distributed.all_gather_object(values, value)
     return values
+
+
+def _check_pair(batch: Any, number: int) -> tuple[Any, Any]:
+    """Return the inputs and the labels of a batch."""
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        shape = f"{len(batch)} parts" if isinstance(batch, tuple | list | dict) else "no pair"
+        raise TypeError(
+            f"loader must give pairs (inputs, labels); batch {number} is a {type(batch).__name__} with {shape}. Wrap "
+            "the loader in a generator that yields such pairs."
+        )
+    return batch[0], batch[1]
+
+
+def _check_column_numbers(labels: Any, number: int) -> Any:
+    """Return the labels of a batch as a tensor."""
+    try:
+        return torch.as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"loader must give labels as column numbers; batch {number} has {type(labels).__name__} that torch cannot "
+            f"take ({error}). Number the labels in the order of the model's outputs."
+        ) from error
+
+
+def _check_outputs(outputs: Any, labels: Any, number: int) -> Any:
+    """Return the logits that a model gave for a batch."""
+    logits = getattr(outputs, "logits", outputs)
+    if not hasattr(logits, "ndim") or logits.ndim != 2:
+        got = f"shape {tuple(logits.shape)}" if hasattr(logits, "shape") else f"a {type(logits).__name__}"
+        raise ValueError(f"model must return logits of shape (rows, classes); batch {number} gave {got}.")
+    if len(labels) != len(logits):
+        raise ValueError(
+            f"loader must give one label per row; batch {number} has {len(labels)} labels, and the model gave "
+            f"{len(logits)} rows."
+        )
+    return logits
+
+
+def _raise_for_all(errors: list[str | None]) -> None:
+    """Let every rank fail if one did: the others would wait for it for ever."""
+    failed = [f"rank {rank}: {error}" for rank, error in enumerate(errors) if error is not None]
+    if failed:
+        raise RuntimeError(f"calibration failed on {len(failed)} of {len(errors)} ranks; {'; '.join(failed)}")

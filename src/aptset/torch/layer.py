@@ -13,26 +13,18 @@ from torch import nn
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.device_rows import DeviceRows
 from aptset.calibration.tensors import TensorSets, sets_at, sets_by_label
-from aptset.conformal.aggregation import by_label_thresholds
+from aptset.conformal.importance import refuse_weighted
 from aptset.core import validate
 from aptset.core.devices import meta_array
 from aptset.core.labels import check_classes
-from aptset.core.levels import Assurance, alpha_of, check_alphas, warn_if_too_few
+from aptset.core.levels import Assurance, CellLevel, alpha_of, check_alphas, warn_if_too_few
 from aptset.core.matrix import tolerance_of
+from aptset.core.randomization import MANY_COPIES
+from aptset.core.validate import warn_caller
 from aptset.kernels.engines.torch_rows import in_numbers_of_python, signed
 from aptset.kernels.formula import Formula
 from aptset.kernels.rows import PREDICTION
 from aptset.scores.conformity import check_conformity, formula_of
-from aptset.torch.checks import (
-    check_can_be_a_layer,
-    check_fast,
-    check_inputs,
-    check_layer_groups,
-    check_n_classes,
-    described,
-    differences,
-    warn_of_copies,
-)
 from aptset.torch.operator import UNKNOWN, masks_in_graph, set_masks
 
 Tensor = Any
@@ -112,23 +104,23 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         assurance: float | Assurance | None = None,
     ) -> None:
         super().__init__()
-        self.n_classes = check_n_classes(n_classes)
+        self.n_classes = validate.whole(n_classes, "n_classes", 2)
         self.alphas, self._is_sequence = check_alphas(alpha, assurance)
         self.conformity = check_conformity(conformity)
-        self.by_label = check_layer_groups(groups)
+        self.by_label = _check_layer_groups(groups)
         self.classes = check_classes(classes, self.n_classes, None, [])
         self.randomized = validate.flag(randomized, "randomized")
         self.allow_empty = validate.flag(allow_empty, "allow_empty")
         self.normalize, self.logits = validate.flag(normalize, "normalize"), validate.flag(logits, "logits")
         self.calibration: Calibration | None = None
-        formula = check_fast(formula_of(self.conformity), self.conformity)
+        formula = _check_fast(formula_of(self.conformity), self.conformity)
         assert formula.weights is not None
         self.weights, self.power = in_numbers_of_python(formula.weights), formula.power
         self._flat: list[float] = self.weights.flat.tolist()
         infinite = torch.full((len(self.alphas), self.n_classes if self.by_label else 1), torch.inf, dtype=_WIDE)
         self.register_buffer("threshold_bits", infinite.view(torch.int64))
         self.register_buffer("key", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("settings", torch.tensor([*described(self).values()], dtype=_WIDE).view(torch.int64))
+        self.register_buffer("settings", torch.tensor([*_described(self).values()], dtype=_WIDE).view(torch.int64))
 
     @classmethod
     def of(
@@ -203,8 +195,8 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         from aptset.torch.calibrating import calibrate_model
 
         score, _ = check_conformity(conformity), check_alphas(alpha, assurance)
-        check_layer_groups(groups)
-        check_fast(formula_of(score), score)
+        _check_layer_groups(groups)
+        _check_fast(formula_of(score), score)
         settings = {"conformity": score, "groups": groups, "randomized": randomized, "logits": logits}
         settings |= {"allow_empty": allow_empty, "normalize": normalize}
         calibration, device = calibrate_model(
@@ -227,7 +219,7 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the sets as a boolean mask, (rows, classes); (levels, rows, classes) for a sequence of levels."""
-        check_inputs(inputs, self.n_classes, self.key.device)
+        _check_inputs(inputs, self.n_classes, self.key.device)
         tolerance = self._tolerance(inputs)
         if _is_exporting():  # machines that run the graph may not have aptset
             masks = masks_in_graph(self, inputs, tolerance)
@@ -252,7 +244,7 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
 
         On the host they are :class:`aptset.PredictionSets`, on a device :class:`TensorSets`. No part of a graph.
         """
-        check_inputs(inputs, self.n_classes, self.key.device)
+        _check_inputs(inputs, self.n_classes, self.key.device)
         rows, min_size = self._rows(inputs), self.at_least
         if len(rows) == 0:
             pointers, members = rows.probabilities.new_zeros(1), rows.probabilities.new_zeros(0)
@@ -276,7 +268,7 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
         """Refuse the state of a layer with other settings, before anything is written."""
-        other = differences(self, state, prefix)
+        other = _differences(self, state, prefix)
         if other:
             errors: list[str] = args[-1]
             errors.append(f"{prefix}settings must be those of this layer; the state has another {', '.join(other)}.")
@@ -301,7 +293,7 @@ def _is_exporting() -> bool:
 def _layer_of(
     kind: type[SetLayer], calibration: Calibration, alpha: Any, logits: bool, assurance: Any = None
 ) -> SetLayer:
-    check_can_be_a_layer(calibration)
+    _check_can_be_a_layer(calibration)
     held_out, by_label = calibration.held_out, calibration.held_out.groups.kind == "label"
     layer = kind(
         len(calibration.classes),
@@ -315,10 +307,94 @@ def _layer_of(
         logits=logits,
         assurance=assurance,
     )
-    thresholds = by_label_thresholds(held_out, layer.alphas)
+    thresholds = held_out.thresholds(layer.alphas, held_out.groups.index(None))[:, 0]
     layer.threshold_bits.copy_(torch.from_numpy(thresholds).view(torch.int64))
     layer.key.fill_(signed(calibration.key))
     layer.calibration = calibration
-    warn_of_copies(calibration)
+    _warn_of_copies(calibration)
     warn_if_too_few(held_out.size_of_group, layer.alphas, held_out.groups, n_filled=held_out.n_filled)
     return layer
+
+
+def _check_fast(formula: Formula, conformity: Any) -> Formula:
+    """Refuse a score that is only a Python function: it cannot be a part of a graph."""
+    if formula.weights is None:
+        raise ValueError(
+            f"conformity must have weights to be used in a layer; {conformity!r} is a function of places alone. "
+            "Take one of the library's scores, or call calibration.predict_mask, which takes any function."
+        )
+    return formula
+
+
+def _check_layer_groups(groups: Any) -> bool:
+    """Return whether each label has a threshold of its own."""
+    if not (groups is None or (isinstance(groups, str) and groups == "label")):
+        raise ValueError(
+            f"groups must be None or 'label' in a layer, which sees logits alone; got {groups!r}. For other groups "
+            "call calibration.predict_mask(..., groups=...)."
+        )
+    return groups == "label"
+
+
+def _check_can_be_a_layer(calibration: Calibration) -> None:
+    """Refuse calibrations whose sets depend on more than the row."""
+    refuse_weighted(calibration.held_out, "a layer has thresholds that are the same for all rows. Call predict_set")
+    _check_layer_groups(None if calibration.held_out.groups.is_one else calibration.held_out.groups.kind)
+    if calibration.chance.source == "given":
+        raise ValueError(
+            "calibration must draw its own u to be used in a layer; it was passed u=.... Calibrate again without u."
+        )
+
+
+def _warn_of_copies(calibration: Calibration) -> None:
+    """Say that equal rows of different batches share one u, where calibration rows were often copies."""
+    chosen = calibration.chance
+    if chosen.copies >= MANY_COPIES and chosen.randomized:
+        warn_caller(
+            f"{chosen.copies:.0%} of the calibration rows are copies of others, and a layer sees no ids: the "
+            "first of equal rows has the same u in every batch. Over many small batches such rows are "
+            'covered or missed together. Call layer.calibration.predict_mask(..., u="fresh"), or with '
+            "ids=..., or calibrate with randomized=False."
+        )
+
+
+def _check_inputs(inputs: Any, n_classes: int, device: Any) -> None:
+    """Refuse what has not one column per class, or lies elsewhere."""
+    if inputs.ndim != 2 or inputs.shape[1] != n_classes:
+        raise ValueError(
+            f"inputs must have shape (rows, {n_classes}), one column per class; got {tuple(inputs.shape)}. Put the "
+            "layer behind the last layer of the classifier."
+        )
+    if inputs.device != device:
+        raise ValueError(
+            f"inputs must be on the device of the layer, {device}; got {inputs.device}. Move the layer with the model: "
+            f"layer.to({str(inputs.device)!r})."
+        )
+
+
+_FLAGS = ("randomized", "allow_empty", "normalize", "logits")
+
+
+def _described(layer: SetLayer) -> dict[str, float]:
+    """Return the settings of a layer as numbers."""
+    of_score = {f"conformity {number}": value for number, value in enumerate([*layer.weights.flat, layer.power])}
+    flags = {name: float(getattr(layer, name)) for name in _FLAGS}
+    levels: dict[str, float] = {}
+    for number, level in enumerate(layer.alphas):
+        alpha = alpha_of(level)
+        parts = {"": alpha} if isinstance(alpha, float) else alpha
+        levels |= {f"alpha {number} {name}".rstrip(): part for name, part in parts.items()}
+        if isinstance(level, CellLevel) and level.assurance is not None:
+            levels[f"assurance {number}"] = float(level.assurance.confidence)
+            levels[f"assurance {number} simultaneous"] = float(level.assurance.simultaneous)
+    return of_score | flags | levels
+
+
+def _differences(layer: SetLayer, state: dict[str, Any], prefix: str) -> list[str]:
+    """Return the settings in which a state differs; where there are more or fewer of them torch says so."""
+    stored = state.get(f"{prefix}settings")
+    if stored is None or stored.shape != layer.settings.shape or layer.settings.is_meta:
+        return []
+    differs = (stored.cpu() != layer.settings.cpu()).tolist()
+    names = [name.split()[0] for name, differ in zip(_described(layer), differs, strict=True) if differ]
+    return list(dict.fromkeys(names))
