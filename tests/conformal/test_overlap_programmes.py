@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aptset.conformal.linear_programme import Design, Programme
+from aptset.conformal.design import Design
+from aptset.conformal.linear_programme import Programme
 from aptset.kernels.counting import rank_at
 
 

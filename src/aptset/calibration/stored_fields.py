@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from aptset.conformal.clusters import Clusters, check_one_fold_each
 from aptset.conformal.fold_scores import FoldScores, clustered_folds, words_of
-from aptset.conformal.histogram import FixedThresholds, Histogram, ScoreCounts
+from aptset.conformal.histogram import NARROW, FixedThresholds, Histogram
 from aptset.conformal.importance import Scale
 from aptset.conformal.measure import Measure, Thresholds
 from aptset.core.groups import Groups
@@ -41,9 +41,9 @@ from aptset.core.store import (
 from aptset.kernels.counting import rank_at
 from aptset.kernels.formula import Floats
 from aptset.scores import Gridded
+from aptset.scores.stored import is_score
 
 THRESHOLDS, GRID = "thresholds", "grid"
-_NARROW: dict[str, Any] = {"U8": np.uint8, "U16": np.uint16, "U32": np.uint32, "I64": np.int64}
 _FARTHEST = 2**62
 _LONGEST_NOUN = 1000
 _WEIGHTS = {"ratios", "prior_correction", "effective_size"}
@@ -56,7 +56,7 @@ def measure_fields(held_out: Thresholds) -> tuple[str, Facts, Tensors]:
         tensors = {"thresholds": held_out.values, "sizes": held_out.sizes}
         return THRESHOLDS, {"n": held_out.n, "scores_hash": hash_of_counts(tensors), "levels": levels}, tensors
     if isinstance(held_out, Histogram):
-        tensors = _tensors_of_grid(held_out.counts)
+        tensors = held_out.tensors()
         return GRID, {"n": held_out.n, "scores_hash": hash_of_counts(tensors)}, tensors
     assert isinstance(held_out, Measure)
     weights = _describe_weights(held_out) if held_out.has_weights else None
@@ -74,7 +74,9 @@ def measure_from(
         levels, sizes = tuple(map(stored_fraction, facts["levels"])), tensors["sizes"]
         return FixedThresholds(groups=groups, group_sizes=sizes, levels=levels, values=tensors["thresholds"])
     if facts["kind"] == GRID:
-        return _grid_from(path, tensors, groups, score)
+        if not isinstance(score, Gridded):
+            raise damaged(path, "its score must be on a grid, as its counts are")
+        return Histogram.of_tensors(tensors, groups, float(score.resolution))
     if facts["clusters"] is not None:
         return clusters_from(path, facts["clusters"], tensors, groups)
     if facts["weights"] is None:
@@ -191,33 +193,6 @@ def _numbers(stored: Any, n: int) -> Floats | None:
     return numbers if np.isfinite(numbers).all() else None
 
 
-def _tensors_of_grid(counts: Any) -> Tensors:
-    """Return the points of a grid as gaps from one to the next, and the counts, as narrow as they go."""
-    starts, filled = counts.starts[:-1], np.diff(counts.starts) > 0
-    gaps, lowest = np.diff(counts.buckets, prepend=np.int64(0)), np.zeros(len(starts), dtype=np.int64)
-    gaps[starts[filled]], lowest[filled] = 0, counts.buckets[starts[filled]]
-    return {"lowest": lowest, "offsets": counts.starts, "gaps": _narrow(gaps), "counts": _narrow(counts.counts)}
-
-
-def _narrow(values: NDArray[np.int64]) -> NDArray[Any]:
-    most = int(values.max(initial=0))
-    return values.astype(next(kind for kind in _NARROW.values() if most <= np.iinfo(kind).max))
-
-
-def _grid_from(path: str | Path, tensors: Tensors, groups: Groups, score: Any) -> Histogram:
-    if not isinstance(score, Gridded):
-        raise damaged(path, "its score must be on a grid, as its counts are")
-    offsets, counts = tensors["offsets"], tensors["counts"].astype(np.int64)
-    group = np.repeat(np.arange(len(groups.names), dtype=np.int32), np.diff(offsets))
-    running = np.cumsum(tensors["gaps"].astype(np.int64))
-    buckets = tensors["lowest"][group] + (running - running[offsets[:-1][group]])
-    sizes = np.zeros(len(groups.names), dtype=np.int64)
-    np.add.at(sizes, group, counts)
-    # Labels and bands are counted by their numbers.
-    names = tuple(range(len(groups.names))) if groups.by_label_alone else groups.names
-    return Histogram(ScoreCounts(names, sizes, group, buckets, counts, 0, None), groups, float(score.resolution))
-
-
 def hash_of(scores: Floats) -> str:
     """Return the hash of sorted scores, which people compare."""
     return blake2b(scores.data, digest_size=16).hexdigest()
@@ -332,13 +307,6 @@ def _has_list(stored: Facts, name: str) -> bool:
     return isinstance(stored.get(name), list)
 
 
-def is_score(stored: dict[str, Any]) -> bool:
-    """Tell whether a score is stored as a name and settings."""
-    settings = stored.get("settings")
-    is_named = stored.keys() == {"name", "settings"} and isinstance(stored["name"], str)
-    return is_named and (settings is None or isinstance(settings, dict))
-
-
 # What calibrations and classifiers have in common.
 COMMON = {
     "score": Field(dict, "its score has no name or no settings", is_score),
@@ -424,8 +392,8 @@ SCHEMAS = {
         {
             "lowest": Tensor("I64", ("groups",)),
             "offsets": Tensor("I64", ("bounds of groups",)),
-            "gaps": Tensor(" ".join(_NARROW), ("points",)),
-            "counts": Tensor(" ".join(_NARROW), ("points",)),
+            "gaps": Tensor(" ".join(NARROW), ("points",)),
+            "counts": Tensor(" ".join(NARROW), ("points",)),
         },
         sizes_of_groups,
         _grid_rules,

@@ -198,6 +198,15 @@ class FixedThresholds(Thresholds):
         return np.array([*(self.values[self.levels.index(alpha), cell] for cell, alpha in enumerate(alphas)), np.inf])
 
 
+NARROW: dict[str, Any] = {"U8": np.uint8, "U16": np.uint16, "U32": np.uint32, "I64": np.int64}  # in a file
+
+
+def _narrow(values: NDArray[np.int64]) -> NDArray[Any]:
+    """Return counts in the smallest type that holds them."""
+    most = int(values.max(initial=0))
+    return values.astype(next(kind for kind in NARROW.values() if most <= np.iinfo(kind).max))
+
+
 class _Table(NamedTuple):
     """The points of the grid where scores of a group stand, how many are below each, and p-values worked out so far."""
 
@@ -224,6 +233,25 @@ class Histogram(Thresholds):
     def scores(self) -> Floats:
         """Not there."""
         refuse_without_scores("scores")
+
+    def tensors(self) -> dict[str, NDArray[Any]]:
+        """Return the points of the grid as gaps from one to the next, and the counts, as narrow as they go."""
+        counts, starts, filled = self.counts, self.counts.starts[:-1], np.diff(self.counts.starts) > 0
+        gaps, lowest = np.diff(counts.buckets, prepend=np.int64(0)), np.zeros(len(starts), dtype=np.int64)
+        gaps[starts[filled]], lowest[filled] = 0, counts.buckets[starts[filled]]
+        return {"lowest": lowest, "offsets": counts.starts, "gaps": _narrow(gaps), "counts": _narrow(counts.counts)}
+
+    @classmethod
+    def of_tensors(cls, tensors: dict[str, NDArray[Any]], groups: Groups, resolution: float) -> Histogram:
+        """Return the counts that such gaps stand for."""
+        offsets, counts = tensors["offsets"], tensors["counts"].astype(np.int64)
+        group = np.repeat(np.arange(len(groups.names), dtype=np.int32), np.diff(offsets))
+        running = np.cumsum(tensors["gaps"].astype(np.int64))
+        buckets = tensors["lowest"][group] + (running - running[offsets[:-1][group]])
+        sizes = np.zeros(len(groups.names), dtype=np.int64)
+        np.add.at(sizes, group, counts)
+        names = tuple(range(len(groups.names))) if groups.by_label_alone else groups.names  # labels go by number
+        return cls(ScoreCounts(names, sizes, group, buckets, counts, 0, None), groups, resolution)
 
     def merge(self, *others: Histogram) -> Histogram:
         """Join the counts of other rows."""

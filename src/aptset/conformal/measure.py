@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from aptset.conformal import importance
 from aptset.conformal.checks import check_level_offered, check_offers
 from aptset.conformal.clusters import Clusters, check_one_fold_each, count_clusters
-from aptset.conformal.conditional_quantile import ConditionalQuantile
 from aptset.conformal.fold_scores import (
     FoldScores,
     Part,
@@ -31,6 +30,7 @@ from aptset.conformal.fold_scores import (
     words_of,
 )
 from aptset.conformal.importance import Scale, Whole, check_new_weights
+from aptset.conformal.linear_programme import ConditionalQuantile
 from aptset.core.groups import EVERYONE, ONE_CELL, Groups, Ids, Overlap, of_one_group
 from aptset.core.labels import Coded, hashable
 from aptset.core.levels import Level, ranks_of, warn_if_too_few

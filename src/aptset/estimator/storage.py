@@ -21,13 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from aptset.calibration.storage import (
-    check_stored_groups,
-    common_facts,
-    describe_scheme,
-    find_scheme,
-    read_common,
-)
+from aptset.calibration.storage import check_stored_groups, common_facts, describe_scheme, find_scheme, read_common
 from aptset.calibration.stored_fields import (
     CLUSTERS,
     COMMON,
