@@ -83,10 +83,11 @@ class Running(Client):
     def __init__(self, folder, feedback, **settings):
         names = ("trust", "u", "alpha", "error", "assurance", "most_rows", "loader")
         choice = Choice(Path(folder), **{name: settings.pop(name) for name in names if name in settings})
-        self.service = Service(ServiceSettings(choice, Path(feedback), **{"watch": 0, **settings}))
+        served = Service(ServiceSettings(choice, Path(feedback), **{"watch": 0, **settings}))
+        self.service = served.worker
         bound = bind("127.0.0.1", 0)
         self.port = bound.getsockname()[1]
-        config = uvicorn.Config(self.service.application(), log_level="error", lifespan="on", timeout_keep_alive=60)
+        config = uvicorn.Config(served.application(), log_level="error", lifespan="on", timeout_keep_alive=60)
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [bound]})
         self.thread.start()

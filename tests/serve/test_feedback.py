@@ -7,6 +7,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
+import aptset
 from service import fitted, people, records
 
 
@@ -49,6 +50,45 @@ def test_rows_without_an_id_get_one_and_are_fresh(serve):
     assert client.tell((several[0]["id"], "ill"))["accepted"] == 1
 
 
+def test_rows_of_a_request_are_known_by_the_ids_that_it_gave_them(serve, classifier):
+    """Rows with and without ids of the client in one request, labelled in another order, are judged as asked."""
+    client, (X, y) = serve(error=0.4, mature=None), people(90, 21)
+    ids = [f"c{number}" if number % 3 else None for number in range(90)]
+    said = client.sets(records(X[:60]), ids=ids[:60]) + client.sets(records(X[60:]))
+    assert [one["id"] for one in said[:60] if one["u"] == "id"] == [id_ for id_ in ids[:60] if id_]
+    assert {one["u"] for one in said[60:]} == {"fresh"}
+    assert len({one["id"] for one in said}) == 90
+    order = np.random.default_rng(0).permutation(90)
+    assert client.tell(*[(said[number]["id"], y[number]) for number in order])["accepted"] == 90
+    covered = [label in one["set"] for label, one in zip(y, said, strict=True)]
+    assert evidence_of(client) == number_of(classifier.calibration_.monitor(0.1).update(covered))
+    wrong = [label != one["guess"] for label, one in zip(y, said, strict=True) if one["act"]]
+    assert evidence_of(client, "error") == number_of(aptset.ErrorMonitor(0.4).update(wrong))
+
+
+def test_an_id_that_the_service_gave_is_no_id_for_something_else(serve):
+    client, (X, _) = serve(), people(3, 22)
+    given = client.sets(records(X), ids=[None, "own", None])[0]["id"]
+    token = given.removesuffix("-0")
+    assert client.ask("/v1/sets", {"rows": records(X[:1]), "ids": [given]})[0] == 409
+    for id_ in (f"{token}-1", f"{token}-3", f"{token}-02", f"{token}-", token, f"{'0' * 32}-0"):
+        assert client.ask("/v1/feedback", {"id": id_, "label": "ill"})[0] == 404
+    assert client.tell((f"{token}-2", "ill"), ("own", "ill"))["accepted"] == 2
+    assert client.sets(records(X[:1]), ids=[f"{'0' * 32}-0"])[0]["id"] == f"{'0' * 32}-0", "an id like any other"
+    assert client.tell((f"{'0' * 32}-0", "ill"))["accepted"] == 1
+
+
+def test_an_id_that_somebody_else_records_meanwhile_gets_their_answer(serve, monkeypatch):
+    client, (X, _) = serve(u="fresh"), people(40, 23)
+    rows, ids, store = records(X), [f"m{number}" for number in range(40)], client.service.store
+    first = client.sets(rows[:20], ids=ids[:20])
+    known, looks = store.known, []
+    monkeypatch.setattr(store, "known", lambda given: looks.append(1) or (known(given) if len(looks) > 1 else {}))
+    assert client.sets(rows, ids=ids)[:20] == first
+    assert len(looks) == 2
+    assert client.get("/v1/monitor")["asked"] == 40
+
+
 def test_feedback_counts_once_and_all_or_nothing(serve):
     client, (X, y) = serve(), people(10, 1)
     client.sets(records(X), ids=list(range(10)))
@@ -82,9 +122,7 @@ def test_rows_are_judged_in_the_order_of_asking_however_labels_come(serve, class
     assert evidence_of(client) == number_of(reference.update(covered[first:]))
     assert client.get("/v1/monitor")["coverage"]["alarmed_at"] is None
     wrong = [label != one["guess"] for label, one in zip(y, said, strict=True) if one["act"]]
-    from aptset import ErrorMonitor
-
-    assert evidence_of(client, "error") == number_of(ErrorMonitor(0.4).update(wrong))
+    assert evidence_of(client, "error") == number_of(aptset.ErrorMonitor(0.4).update(wrong))
 
 
 def test_rows_are_given_up_after_so_many_predictions_and_labels_after_that_are_not_judged(serve, classifier):
@@ -162,15 +200,25 @@ def test_old_rows_are_forgotten_and_labels_are_kept(serve, tmp_path):
     client, (X, y) = serve(keep=timedelta(0)), people(4, 8)
     client.sets(records(X), ids=list(range(4)))
     client.tell((0, y[0]))
+    made = client.sets(records(X))[0]["id"]
     client.service.store.tidy(timedelta(0))
-    assert client.ask("/v1/feedback", {"id": 1, "label": "ill"})[0] == 404
+    for id_ in (1, made):
+        assert client.ask("/v1/feedback", {"id": id_, "label": "ill"})[0] == 404
     assert client.get("/v1/monitor")["labels"] == 1
+    with client.service.store._reads.reading() as sqlite:
+        assert sqlite.execute("SELECT (SELECT count(*) FROM ids) + (SELECT count(*) FROM requests)").fetchone() == (0,)
 
 
 def test_a_file_that_is_no_store_is_refused(serve, tmp_path):
     (tmp_path / "other").write_text("this is no SQLite file, but it is long enough to be taken for one" * 20)
     with pytest.raises(ValueError, match=r"--feedback .* must be a SQLite file"):
         serve(feedback=tmp_path / "other")
+    serve(feedback=tmp_path / "older").stop()
+    with sqlite3.connect(tmp_path / "older") as older:
+        older.execute("UPDATE facts SET value = '1' WHERE name = 'format'")
+    older.close()
+    with pytest.raises(ValueError, match="another version of aptset"):
+        serve(feedback=tmp_path / "older")
 
 
 def test_feedback_is_written_through(serve, tmp_path):

@@ -194,3 +194,26 @@ def test_the_page_of_interfaces_names_features_and_classes(serve):
     assert facts["classes"] == ["ill", "neither", "well"]
     assert "coverage >= 0.9" in facts["guarantee"]
     assert client.get("/ready") == {"status": "ready", "model": facts["model"]}
+
+
+def test_each_label_may_have_its_own_level_also_labels_that_are_numbers(serve, tmp_path):
+    (X, y), levels = people(400, 12), {1: 0.05, 2: 0.1, 3: 0.2}
+    numbers = np.searchsorted(["ill", "neither", "well"], y) + 1
+    classifier = aptset.ConformalClassifier(GaussianNB(), groups="label", alpha=levels, random_state=0)
+    classifier.fit(X, numbers).save(tmp_path / "levels")
+    client, ids = serve(tmp_path / "levels"), [f"n{number}" for number in range(50)]
+    said = client.sets(records(X[:50]), ids=ids)
+    assert labels_of(said) == as_lists(classifier.predict_set(X[:50], ids=ids))
+    assert said[0]["alpha"] == {"1": 0.05, "2": 0.1, "3": 0.2}
+    assert client.tell(*zip(ids, numbers[:50].tolist(), strict=True))["accepted"] == 50
+
+
+def test_large_whole_numbers_are_rounded_alike(serve, tmp_path):
+    X, y = people(300, 13)
+    X = X.assign(count=np.arange(300) * 10**14 + 2**53 + 1)
+    model = make_pipeline(StandardScaler(), GaussianNB())
+    aptset.ConformalClassifier(model, random_state=0).fit(X.astype(float), y).save(tmp_path / "large")
+    client = serve(tmp_path / "large", u="content")
+    status, _, said = client.ask("/v1/sets", stream(pa.Table.from_pandas(X, preserve_index=False)), ARROW)
+    assert status == 200
+    assert labels_of(said["answers"]) == labels_of(client.sets(records(X)))

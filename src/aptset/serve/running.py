@@ -19,7 +19,8 @@ from typing import Any
 from uuid import uuid4
 
 from aptset.core.validate import install
-from aptset.serve.application import LOG, Service, ServiceSettings, one_sentence
+from aptset.serve.application import Service
+from aptset.serve.worker import LOG, ServiceSettings, one_sentence
 
 try:
     import uvicorn
@@ -102,7 +103,7 @@ async def _serve(server: uvicorn.Server, service: Service, bound: socket.socket)
     loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[Any]]()
 
     def load_anew() -> None:
-        task = loop.create_task(service.reload())
+        task = loop.create_task(service.worker.reload())
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
