@@ -42,7 +42,7 @@ def test_an_id_that_comes_with_something_else_is_a_conflict(serve):
 
 
 def test_rows_without_an_id_get_one_and_are_fresh(serve):
-    client, (X, _) = serve(), people(1, 1)
+    client, (X, _) = serve(), people(1, 2)  # one row, of which two sets are about as likely
     several = [client.sets(records(X))[0] for _ in range(40)]
     assert {one["u"] for one in several} == {"fresh"}
     assert len({one["id"] for one in several}) == 40
