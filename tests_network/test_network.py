@@ -10,8 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from aptset.core.runner import run_tasks
 from aptset.experiments import baselines as network_module
 from aptset.experiments.baselines import ConformalQuantileClassifier, NetworkQuantiles
-from aptset.experiments.designs import Cell
-from aptset.experiments.models import make_box
+from aptset.experiments.designs import Cell, make_box
 
 
 def sample(n, seed):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from aptset.experiments.models import Mixed, Multinomial, clip, make_box
+from aptset.experiments.datasets import Mixed, Multinomial
+from aptset.experiments.designs import clip, make_box
 
 
 def test_settings_on_simulated_data():

@@ -10,8 +10,8 @@ from aptset.estimator.classifier import ConformalClassifier
 from aptset.estimator.fitting import seed_unseeded
 from aptset.experiments import designs as cells
 from aptset.experiments.baselines import ConformalQuantileClassifier
-from aptset.experiments.designs import FAMILY_OF, Cell, measure
-from aptset.experiments.models import Mixed, make_box
+from aptset.experiments.datasets import Mixed
+from aptset.experiments.designs import FAMILY_OF, Cell, make_box, measure
 from aptset.metrics import OF_SPLITS
 from aptset.sets import PredictionSets
 

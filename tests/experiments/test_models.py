@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from aptset.experiments.models import MODELS, Mixed, Multinomial, draw_labels
+from aptset.experiments.datasets import MODELS, Mixed, Multinomial, draw_labels
 
 
 def test_model_1_is_a_softmax_of_ten_features():

@@ -43,10 +43,11 @@ def main(n_folds, n, count):
             y[n:] = np.where(generator.random(TESTED) < share, generator.integers(3, size=TESTED), y[n:])
             model = aptset.ConformalClassifier(GaussianNB(), calibration=aptset.CVPlus(n_folds), random_state=seed)
             model.fit(X[:n], y[:n])
-            answer = ask(model.fitted_, model.fitted_.rule.samples(X[n:])[0], y[n:], [ALPHA], True)
-            covered.append(answer.sets[0].covers(y[n:]).mean())
-            smallest.append(folds_chance(answer.folds, ALPHA) < 0.01)
-            mean.append(twice_the_mean(answer.folds) < 0.01)
+            samples = model.fitted_.placed(*model.fitted_.rule.samples(X[n:]))
+            (sets,), _, _, folds = ask(model.fitted_, samples, y[n:], [ALPHA], True, lambda rows: None)
+            covered.append(sets.covers(y[n:]).mean())
+            smallest.append(folds_chance(folds, ALPHA) < 0.01)
+            mean.append(twice_the_mean(folds) < 0.01)
         shares = f"smallest times folds {np.mean(smallest):.3f}, twice the mean {np.mean(mean):.3f}"
         print(
             f"{n_folds} folds of {n} rows, {share:g} random labels: coverage {np.mean(covered):.3f}, {shares}",

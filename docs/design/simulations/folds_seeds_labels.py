@@ -13,8 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 
 from aptset import ConformalClassifier
-from aptset.experiments.designs import Cell
-from aptset.experiments.models import make_box
+from aptset.experiments.designs import Cell, make_box
 
 
 def seeds(folder, repetitions=5):

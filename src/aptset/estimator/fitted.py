@@ -16,7 +16,8 @@ from sklearn.utils.validation import _num_samples
 
 from aptset import AcceptanceThreshold, Calibration, CrossCalibration, PredictionSets
 from aptset.calibration.formulas import Confidence, confidence_of
-from aptset.calibration.request import p_values_of_one_model, sets_of, sets_of_one_model
+from aptset.calibration.request import p_values_of_one_model, sets_of_one_model
+from aptset.calibration.request import sets_of as prediction_sets
 from aptset.conformal.aggregation import Tally, chunks, on_mean_grid
 from aptset.conformal.clusters import promise_about
 from aptset.conformal.importance import check_weights, effective_in_words
@@ -225,12 +226,12 @@ class Fitted:
     ) -> list[PredictionSets]:
         """Return the sets at each level, in pieces that keep the memory bounded."""
         pieces = self._pieces(samples)
-        parts = [self._sets(piece, self._said(piece, n_jobs), levels, allow_empty) for piece in pieces]
+        parts = [self.sets_of(piece, self._said(piece, n_jobs), levels, allow_empty) for piece in pieces]
         return parts[0] if len(parts) == 1 else [concatenate(list(one)) for one in zip(*parts, strict=True)]
 
     def p_values(self, samples: Samples, n_jobs: int | None) -> Floats:
         """Return the p-value of every label."""
-        return np.concatenate([self._p_values(piece, self._said(piece, n_jobs)) for piece in self._pieces(samples)])
+        return np.concatenate([self.p_values_of(piece, self._said(piece, n_jobs)) for piece in self._pieces(samples)])
 
     def answer(
         self, samples: Samples, level: Level, allow_empty: bool, n_jobs: int | None
@@ -239,9 +240,8 @@ class Fitted:
         parts = []
         for piece in self._pieces(samples):
             said = self._said(piece, n_jobs)
-            (sets,) = self._sets(piece, said, [level], allow_empty)
-            probabilities = said.probabilities if isinstance(said, Rows) else said.mass / len(self.models)
-            parts.append((sets, self._p_values(piece, said), probabilities))
+            (sets,) = self.sets_of(piece, said, [level], allow_empty)
+            parts.append((sets, self.p_values_of(piece, said), self.probabilities_of(said)))
         of_sets, of_p_values, of_probabilities = zip(*parts, strict=True)
         return concatenate(list(of_sets)), np.concatenate(of_p_values), np.concatenate(of_probabilities)
 
@@ -252,7 +252,7 @@ class Fitted:
         parts = []
         for piece in self._pieces(samples):
             rows = piece.under(self.models[0], self.rule.classes)
-            (sets,) = self._sets(piece, rows, [level], allow_empty)
+            (sets,) = self.sets_of(piece, rows, [level], allow_empty)
             guesses = np.asarray(rows.probabilities.argmax(axis=1), dtype=np.int64)
             parts.append((threshold.above(*confidence_and_u(rows.probabilities, piece.seeds), guesses), guesses, sets))
         act, of_guesses, of_sets = zip(*parts, strict=True)
@@ -271,19 +271,25 @@ class Fitted:
             return samples.under(self.models[0], self.rule.classes)
         return self.tally(samples, n_jobs)
 
-    def _sets(
+    def sets_of(
         self, samples: Samples, said: Rows | Tally, levels: Sequence[Level], allow_empty: bool
     ) -> list[PredictionSets]:
+        """Return the sets at each level of samples that the models were asked about."""
         held_out, ids, classes, mass = self.held_out, samples.ids, self.rule.classes, samples.mass
         if isinstance(said, Rows):
             return sets_of_one_model(held_out, said, ids, levels, classes, allow_empty, OF_ESTIMATOR, mass)
-        return sets_of(said.sets(held_out, ids, levels, allow_empty, mass), classes)
+        return prediction_sets(said.sets(held_out, ids, levels, allow_empty, mass), classes)
 
-    def _p_values(self, samples: Samples, said: Rows | Tally) -> Floats:
+    def p_values_of(self, samples: Samples, said: Rows | Tally) -> Floats:
+        """Return the p-values of samples that the models were asked about."""
         if isinstance(said, Rows):
             p_values: Floats = p_values_of_one_model(self.held_out, said, samples.ids, OF_ESTIMATOR, samples.mass)
             return p_values
         return said.p_values(self.held_out, samples.ids, samples.mass)
+
+    def probabilities_of(self, said: Rows | Tally) -> NDArray[np.generic]:
+        """Return the probabilities of the only model, or their mean over several."""
+        return said.probabilities if isinstance(said, Rows) else said.mass / len(self.models)
 
     def tally(self, samples: Samples, n_jobs: int | None = None) -> Tally:
         """Return what all models together say about new samples."""

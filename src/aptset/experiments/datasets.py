@@ -1,4 +1,7 @@
-"""Data sets by name: from a local folder, from the cache, or from OpenML; verified, and prepared as in the paper."""
+"""Data by name: the paper's two simulated models, with their true probabilities, and real data, verified and prepared.
+
+Real data come from a local folder, from the cache, or from OpenML.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +30,6 @@ def keep(path: Path, X: NDArray[Any], y: NDArray[Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as file:
             np.savez(file, X=X, y=y, digest=_digest(X, y))
-
-
-def warn_damaged_cache(path: Path) -> None:
-    """Say that kept data cannot be used."""
-    warn_caller(f"{path} is damaged and is made again.")
 
 
 def check_names(names: Iterable[str], known: Sequence[str], what: str) -> list[str]:
@@ -51,23 +49,6 @@ def check_checksum(path: Path, sha256: str) -> Path:
     return path
 
 
-def check_shape(name: str, shape: tuple[int, ...], wanted: tuple[int, ...], n_classes: int, classes: int) -> None:
-    """Refuse data that are not the ones of the paper."""
-    if shape != wanted or n_classes != classes:
-        raise ValueError(
-            f"data set {name!r} must have shape {wanted} and {classes} classes; got {shape} and {n_classes}."
-        )
-
-
-def offline_error(name: str, source: str, folder: Path | None, files: Sequence[str], error: Exception) -> OSError:
-    """Return the error for data that can be found nowhere."""
-    local = f"{folder} has no {files[0]}" if folder is not None else "no folder was given"
-    return OSError(
-        f"data set {name!r} must come from a local folder, the cache or OpenML; {local}, and OpenML "
-        f"({source}) could not be reached ({type(error).__name__}). Pass --data DIR with {', '.join(files)}."
-    )
-
-
 def kept(path: Path) -> tuple[NDArray[Any], NDArray[Any]] | None:
     """Return what was kept, or None; a damaged file is named and removed."""
     if not path.is_file():
@@ -79,7 +60,7 @@ def kept(path: Path) -> tuple[NDArray[Any], NDArray[Any]] | None:
             return X, y
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         pass
-    warn_damaged_cache(path)
+    warn_caller(f"{path} is damaged and is made again.")
     with suppress(OSError):
         path.unlink()
     return None
@@ -257,16 +238,17 @@ def _load(name: str, folder: Path | None) -> Data:
         return Data(again[0], again[1], source.n_classes)
     raw = _read(source, folder) if folder and _has_files(source, folder) else _download(name, source, folder)
     names, codes = np.unique(raw.y, return_inverse=True)
-    check_shape(name, raw.X.shape, _wanted(source, raw), len(names), source.n_classes)
+    is_reduced = source.prepare is _components and raw.X.shape[1] == _COMPONENTS
+    wanted = (source.shape[0], _COMPONENTS if is_reduced else source.shape[1])
+    if raw.X.shape != wanted or len(names) != source.n_classes:
+        raise ValueError(
+            f"data set {name!r} must have shape {wanted} and {source.n_classes} classes; got {raw.X.shape} and "
+            f"{len(names)}."
+        )
     X, y = source.prepare(raw.X), codes.astype(np.intp)
     if X is not raw.X and X.size >= _KEPT_FROM:
         keep(_kept_path(name, source_tag(name, folder)), X, y)
     return Data(X, y, source.n_classes)
-
-
-def _wanted(source: DataSource, raw: Raw) -> tuple[int, ...]:
-    reduced = source.prepare is _components and raw.X.shape[1] == _COMPONENTS
-    return (source.shape[0], _COMPONENTS if reduced else source.shape[1])
 
 
 def _has_files(source: DataSource, folder: Path | None) -> bool:
@@ -287,7 +269,86 @@ def _download(name: str, source: DataSource, folder: Path | None) -> Raw:
                 source.openml, version=source.version, data_home=str(cache_folder()), as_frame=False, parser="auto"
             )
     except (OSError, ValueError) as error:  # no network, or a source that has moved
-        link = f"{source.openml}, version {source.version}"
-        raise offline_error(name, link, folder, list(source.files), error) from error
+        files = list(source.files)
+        local = f"{folder} has no {files[0]}" if folder is not None else "no folder was given"
+        raise OSError(
+            f"data set {name!r} must come from a local folder, the cache or OpenML; {local}, and OpenML "
+            f"({source.openml}, version {source.version}) could not be reached ({type(error).__name__}). Pass --data "
+            f"DIR with {', '.join(files)}."
+        ) from error
     n = source.shape[0]
     return Raw(np.asarray(bunch.data[:n], dtype=np.float64), np.asarray(bunch.target[:n]).astype(str))
+
+
+class Model(Protocol):
+    """A law of (X, Y) whose probabilities are known."""
+
+    n_classes: int
+
+    def draw_features(self, n: int, generator: np.random.Generator) -> NDArray[np.float64]:
+        """Draw X."""
+        ...
+
+    def probabilities(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return P(Y = j | x) for every row and label."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Multinomial:
+    """Model 1: ten features, the first of which decides how hard a row is; ten labels."""
+
+    beta: NDArray[np.float64]
+    n_classes: int = 10
+
+    @classmethod
+    def draw(cls, generator: np.random.Generator) -> Multinomial:
+        """Draw the coefficients of one repetition."""
+        return cls(generator.standard_normal((10, 10)))
+
+    def draw_features(self, n: int, generator: np.random.Generator) -> NDArray[np.float64]:
+        """X1 = 1 with probability 1/5, else -8; the others are standard normal."""
+        X = generator.standard_normal((n, 10))
+        X[:, 0] = np.where(generator.random(n) < 0.2, 1.0, -8.0)
+        return X
+
+    def probabilities(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """P(Y = j | x) is proportional to exp(x . beta_j)."""
+        logits = X @ self.beta
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Model 2: rows are impossible, hard or easy by their first three features; four labels."""
+
+    n_classes: int = 4
+
+    @classmethod
+    def draw(cls, generator: np.random.Generator) -> Mixed:
+        """Return the model: it has no coefficients to draw."""
+        return cls()
+
+    def draw_features(self, n: int, generator: np.random.Generator) -> NDArray[np.float64]:
+        """Two skewed signs, a fair sign, a label, and a normal feature that means nothing."""
+        first, second = np.where(generator.random((2, n)) < 0.25, -1.0, 1.0)
+        third = np.where(generator.random(n) < 0.5, -1.0, 1.0)
+        label = generator.integers(4, size=n).astype(np.float64)
+        return np.column_stack([first, second, third, label, generator.standard_normal(n)])
+
+    def probabilities(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Uniform if X1 = -1; two labels if X2 = -1, which two by X3; else 9/10 on label X4."""
+        pairs = np.where(X[:, [2]] < 0, [0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5])
+        peaked = np.where(np.arange(4) == X[:, [3]], 9 / 10, 1 / 30)
+        return np.asarray(np.where(X[:, [0]] < 0, 0.25, np.where(X[:, [1]] < 0, pairs, peaked)))
+
+
+def draw_labels(probabilities: NDArray[np.float64], generator: np.random.Generator) -> NDArray[np.intp]:
+    """Draw a label for each row."""
+    below = probabilities.cumsum(axis=1)[:, :-1]
+    labels: NDArray[np.intp] = (generator.random((len(below), 1)) >= below).sum(axis=1)
+    return labels
+
+
+MODELS: dict[str, Any] = {"model1": Multinomial, "model2": Mixed}

@@ -2,26 +2,111 @@
 
 from __future__ import annotations
 
+import warnings
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
+from sklearn.neural_network import MLPClassifier
+from sklearn.svm import SVC
 
 from aptset import ConformalClassifier, PredictionSets, oracle_sets
 from aptset.core import validate
 from aptset.core.randomization import all_at_once
 from aptset.estimator.fitting import seed_unseeded
 from aptset.experiments.baselines import ConformalQuantileClassifier
-from aptset.experiments.datasets import check_names, load_data, source_tag
-from aptset.experiments.models import MODELS, Model, draw_labels, make_box
+from aptset.experiments.datasets import MODELS, Model, check_names, draw_labels, load_data, source_tag
 from aptset.metrics import OF_SPLITS
 from aptset.metrics.outcome import Outcome
+
+_ORACLE_FLOOR = 1e-6
+
+
+class Clipped(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier whose probabilities are at least ``floor`` for each of ``n_classes`` labels 0, 1, ...
+
+    The paper's code clips, and it matters: without it a label that a model rules out costs every other label's place.
+    """
+
+    def __init__(self, estimator: Any, floor: float, n_classes: int) -> None:
+        self.estimator = estimator
+        self.floor = floor
+        self.n_classes = n_classes
+
+    def fit(self, X: Any, y: Any) -> Clipped:
+        """Fit a clone of the estimator. The paper's settings make it stop early or use what will go: no warnings."""
+        self.classes_ = np.arange(self.n_classes)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # 20 epochs, as in the paper
+            warnings.filterwarnings("ignore", category=FutureWarning, message=".*probability.*")
+            self.estimator_ = clone(self.estimator).fit(X, y)
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return clipped and renormalised probabilities of all labels, also of those that did not occur."""
+        raw = np.zeros((len(X), self.n_classes))
+        raw[:, self.estimator_.classes_] = self.estimator_.predict_proba(X)
+        return clip(raw, self.floor)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most likely label."""
+        return np.asarray(np.argmax(self.predict_proba(X), axis=1))
+
+
+class Oracle(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """The true probabilities, which need no data."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def fit(self, X: Any, y: Any) -> Oracle:
+        """Learn nothing."""
+        self.classes_ = np.arange(self.model.n_classes)
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the truth, clipped like the other boxes."""
+        return clip(self.model.probabilities(X), _ORACLE_FLOOR)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most likely label."""
+        return np.asarray(np.argmax(self.predict_proba(X), axis=1))
+
+
+def clip(probabilities: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
+    """Raise probabilities to a floor and divide each row by its sum."""
+    raised = np.clip(probabilities, floor, 1.0)
+    return np.asarray(raised / raised.sum(axis=1, keepdims=True))
+
+
+_FOR_MODELS: dict[str, Any] = {
+    "SVC": SVC(kernel="linear", C=1.0, probability=True),
+    "RFC": RandomForestClassifier(n_estimators=1000, max_depth=5, max_features=None),
+}
+
+
+_FOR_DATA: dict[str, Any] = {
+    "NNet": MLPClassifier(hidden_layer_sizes=(64,), learning_rate_init=0.01, batch_size=128, max_iter=20),
+    "SVC": _FOR_MODELS["SVC"],
+    "RFC": RandomForestClassifier(n_estimators=100, min_samples_leaf=3, max_features="sqrt"),
+}
+
+
+def make_box(name: str, n_classes: int, model: Model | None) -> Any:
+    """Return a black box for simulated data (where the model is known) or for real data."""
+    if name == "Oracle":
+        assert model is not None, "only designs on simulated data ask for the oracle"
+        return Oracle(model)
+    table, total = (_FOR_DATA, 0.1) if model is None else (_FOR_MODELS, 1e-5)
+    return Clipped(clone(table[name]), total / n_classes, n_classes)
 
 
 def measure(
@@ -70,12 +155,6 @@ class Sample(NamedTuple):
     model: Model | None
 
 
-def check_sizes(name: str, n: int, n_train: int, n_test: int) -> None:
-    """Refuse to draw more rows than there are."""
-    if n_train + n_test > n:
-        raise ValueError(f"n_train + n_test must be at most the {n} rows of {name}; got {n_train} + {n_test}.")
-
-
 @dataclass(frozen=True)
 class Cell:
     """A task for the runner. Every repetition has its own data, shared by all boxes and methods."""
@@ -110,7 +189,9 @@ class Cell:
         box = make_box(self.box, sample.n_classes, sample.model)
         settings = {"data": self.data, "n_train": self.n_train, "n_test": self.n_test, "box": self.box}
         rows = []
-        for method, sets in self._sets(sample, box).items():
+        with all_at_once():
+            of_methods = self._sets(sample, box)
+        for method, sets in of_methods.items():
             for values in measure(sets, sample.X_test, sample.y_test, sample.model, self._seed("slices")):
                 names = {"method": method, "repetition": self.repetition, "alpha": self.alpha, "seed": self.seed}
                 rows.append({**settings, **names, **values})
@@ -125,17 +206,17 @@ class Cell:
             y, n_classes = draw_labels(model.probabilities(X), generator), model.n_classes
         else:
             model, data = None, load_data(self.data, self.folder)
-            check_sizes(self.data, len(data.y), self.n_train, self.n_test)
+            if self.n_train + self.n_test > len(data.y):
+                raise ValueError(
+                    f"n_train + n_test must be at most the {len(data.y)} rows of {self.data}; got {self.n_train} + "
+                    f"{self.n_test}."
+                )
             rows = generator.permutation(len(data.y))[: self.n_train + self.n_test]
             X, y, n_classes = data.X[rows], data.y[rows], data.n_classes
         n = self.n_train
         return Sample(X[:n], y[:n], X[n:], y[n:], n_classes, model)
 
     def _sets(self, sample: Sample, box: Any) -> dict[str, PredictionSets]:
-        with all_at_once():
-            return self._sets_of_family(sample, box)
-
-    def _sets_of_family(self, sample: Sample, box: Any) -> dict[str, PredictionSets]:
         seed = self._seed(self.box, self.family)
         if self.family == "SC":
             return self._split(sample, box, seed)
@@ -249,24 +330,12 @@ EXPERIMENTS = (*DESIGNS, "all")
 BOXES = ("Oracle", "NNet", "SVC", "RFC")
 
 
-def check_count(value: Any, name: str) -> int:
-    """Return a positive whole number."""
-    return validate.whole(value, name, 1, "a positive whole number")
-
-
-def check_whole(text: Any, name: str) -> int:
+def check_size(text: Any) -> int:
     """Return the positive whole number that a text stands for."""
     try:
-        return check_count(int(text), name)
+        return validate.whole(int(text), "sizes", 1)
     except ValueError as error:
-        raise ValueError(f"{name} must be positive whole numbers; got {text!r}.") from error
-
-
-def check_something_left(tasks: Sequence[Any], filters: dict[str, Any]) -> None:
-    """Refuse a choice that leaves nothing to do."""
-    if not tasks:
-        chosen = ", ".join(f"{name}={value}" for name, value in filters.items() if value)
-        raise ValueError(f"the experiments must have something to run; nothing is left with {chosen}.")
+        raise ValueError(f"sizes must be positive whole numbers; got {text!r}.") from error
 
 
 @dataclass(frozen=True)
@@ -279,7 +348,7 @@ class Selection:
     sizes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        check_count(self.repetitions, "repetitions")
+        validate.whole(self.repetitions, "repetitions", 1, "a positive whole number")
         check_names(self.boxes, BOXES, "boxes")
         check_names(self.methods, METHODS, "methods")
 
@@ -291,7 +360,7 @@ class Selection:
 
 def choose(repetitions: int, boxes: Iterable[str], methods: Iterable[str], sizes: Iterable[str | int]) -> Selection:
     """Return a choice; sizes may come as texts."""
-    return Selection(repetitions, tuple(boxes), tuple(methods), tuple(check_whole(size, "sizes") for size in sizes))
+    return Selection(repetitions, tuple(boxes), tuple(methods), tuple(map(check_size, sizes)))
 
 
 def designs_of(names: Iterable[str]) -> dict[str, FigureDesign]:
@@ -314,6 +383,8 @@ def cells_of(
                         n_test = design.n_test.get(n_train, 5000)
                         cell = Cell(design.data, n_train, n_test, box, family, repetition, alpha, seed, folder)
                         cells[cell.key] = cell
-    filters = {"boxes": choice.boxes, "methods": choice.methods, "sizes": choice.sizes}
-    check_something_left(list(cells), filters)
+    if not cells:
+        filters = {"boxes": choice.boxes, "methods": choice.methods, "sizes": choice.sizes}
+        named = ", ".join(f"{name}={value}" for name, value in filters.items() if value)
+        raise ValueError(f"the experiments must have something to run; nothing is left with {named}.")
     return sorted(cells.values(), key=lambda cell: (cell.family == "JK+", cell.repetition))

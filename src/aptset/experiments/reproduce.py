@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -29,9 +29,8 @@ from aptset.experiments.claims import (
     findings,
     listing,
 )
-from aptset.experiments.datasets import load_data
+from aptset.experiments.datasets import MODELS, load_data
 from aptset.experiments.designs import FAMILY_OF, Cell, FigureDesign, Selection, cells_of, designs_of
-from aptset.experiments.models import MODELS
 from aptset.metrics import OF_SPLITS
 
 if TYPE_CHECKING:
@@ -294,25 +293,6 @@ def _table(rows: list[list[str]]) -> str:
 _PACKAGES = {"CQC": "torch", "CQC-RF": "quantile_forest"}
 
 
-def warn_left_out(names: Sequence[str]) -> None:
-    """Say which experiments have nothing to show."""
-    if names:
-        warn_caller(f"no finished result belongs to {', '.join(names)}: nothing is drawn.")
-
-
-def check_finished_folder(folder: Path) -> Path:
-    """Refuse to draw from a folder that is not there."""
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} must hold finished results to draw; leave out --draw-only to compute them.")
-    return folder
-
-
-def check_some_finished(count: int, folder: Path) -> None:
-    """Refuse to draw nothing."""
-    if count == 0:
-        raise ValueError(f"{folder} must hold at least one finished result at this alpha and seed; it holds none.")
-
-
 def reproduce(
     names: Iterable[str],
     choice: Selection,
@@ -350,17 +330,20 @@ def reproduce(
     check_packages(["matplotlib", "pandas", "pyarrow"], "aptset reproduce")
     cells = cells_of(designs.values(), choice, level, start, data)
     folder = out / "cells"
-    if draw_only:
-        check_finished_folder(folder)
-    else:
+    if draw_only and not folder.is_dir():
+        raise FileNotFoundError(f"{folder} must hold finished results to draw; leave out --draw-only to compute them.")
+    if not draw_only:
         check_folder(folder)
         _check_before_the_hours(cells, data)
         run_tasks(cells, folder, jobs, progress)
     frame = as_frame(read_results(folder).values(), level, start)
-    check_some_finished(len(frame), folder)
+    if len(frame) == 0:
+        raise ValueError(f"{folder} must hold at least one finished result at this alpha and seed; it holds none.")
     write_results(out / "results.parquet", frame, {"alpha": level, "seed": start, "last choice": asdict(choice)})
     written = {name: _show(name, design, frame, level, out) for name, design in designs.items()}
-    warn_left_out([name for name, paths in written.items() if not paths])
+    left_out = [name for name, paths in written.items() if not paths]
+    if left_out:
+        warn_caller(f"no finished result belongs to {', '.join(left_out)}: nothing is drawn.")
     claims = _write_text(out / "claims.md", claims_page(frame, level))
     return [out / "results.parquet", *(path for paths in written.values() for path in paths), claims]
 

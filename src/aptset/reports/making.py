@@ -12,19 +12,20 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from aptset import Assurance, Evaluation, Taxonomy
+from aptset import Assurance, Evaluation, Taxonomy, evaluate
 from aptset.core import validate
 from aptset.core.files import atomic_write
+from aptset.core.row_groups import check_clusters, check_votes, plural, refuse_votes_and_labels
 from aptset.core.runner import counting
 from aptset.core.tables import column_values, plain_list
 from aptset.core.validate import install
 from aptset.metrics import check_extra
 from aptset.metrics.evaluate import with_extra
-from aptset.reports.deciding import who_decides
-from aptset.reports.sources import drawn_answers, evaluation_of, one_of_each
-from aptset.reports.summarise import Summary, summarise
+from aptset.reports.sources import evaluation_of
+from aptset.reports.summarise import Summary, summarise, who_decides
 
 
 def check_page_path(path: Any) -> Path:
@@ -140,6 +141,44 @@ class Report:
         page = html.escape(self.html, quote=True)
         how = 'width="100%" height="720" style="border:0" sandbox="allow-scripts allow-downloads"'
         return f'<iframe srcdoc="{page}" {how}></iframe>'
+
+
+def drawn_answers(source: Any, y: Any, votes: Any, random_state: Any) -> NDArray[Any]:
+    """Return one answer to each row, drawn by the votes; a promise about a random annotator speaks of such labels."""
+    refuse_votes_and_labels(y, votes)
+    if isinstance(source, Evaluation):
+        raise TypeError("votes must be left out for an Evaluation, which has its labels. Pass votes to evaluate.")
+    classes: NDArray[Any] = source.classes if hasattr(source, "held_out") else source.classes_
+    n_rows = len(votes)
+    answers = check_votes(votes, classes, n_rows)
+    spot = validate.generator(random_state).random(n_rows) * np.bincount(answers.rows, answers.votes)
+    running = np.cumsum(answers.votes)
+    starts = np.flatnonzero(np.diff(answers.rows, prepend=-1))
+    before = running[starts] - answers.votes[starts]
+    place = np.searchsorted(running, before + spot, side="right")
+    last = np.append(starts[1:], len(answers.rows)) - 1
+    chosen: NDArray[Any] = classes[answers.columns[np.clip(place, starts, last)]]
+    return chosen
+
+
+def one_of_each(evaluation: Evaluation, clusters: Any, votes: Any, random_state: Any) -> tuple[Evaluation, Evaluation]:
+    """Return the evaluation that a page shows, of one row of each cluster, and that of all rows or answers."""
+    rows = evaluation.evidence
+    if rows is None or (clusters is None and votes is None):
+        return evaluation, evaluation
+    common: dict[str, Any] = {"alpha": evaluation.alpha, "confidence": evaluation.confidence}
+    if votes is not None:
+        shown = {**rows.origin.settings, "Test labels": "one answer to each row, drawn by the votes"}
+        page = replace(evaluation, evidence=replace(rows, origin=replace(rows.origin, settings=shown)))
+        return page, evaluate(rows.sets, groups=rows.groups, votes=votes, **common)
+    members = check_clusters(clusters, rows.X, evaluation.n, 0)
+    order = validate.generator(random_state).permutation(evaluation.n)
+    chosen = np.sort(order[np.unique(members.words[order], return_index=True)[1]])
+    what = f"one of each of {len(chosen):,} {plural(members.noun)}, drawn from {evaluation.n:,} rows"
+    drawn = rows.some(chosen, {"Test rows are": what})
+    page = evaluate(drawn.sets, drawn.labels, groups=drawn.groups, random_state=random_state, **common)
+    whole = evaluate(rows.sets, rows.labels, groups=rows.groups, clusters=clusters, **common)
+    return replace(page, evidence=drawn), whole
 
 
 def report(
