@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from aptset.core import validate
 from aptset.core.groups import EVERYONE, Groups, GroupValues, groups_overlap, is_pair
 from aptset.core.labels import columns_of
 from aptset.core.levels import Level, check_level, strictest
-from aptset.core.matrix import OF_ESTIMATOR, tolerance_of
+from aptset.core.matrix import OF_ESTIMATOR
 from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.core.randomization import Randomization, check_ids, column_or_values
 from aptset.core.row_groups import Membership, check_clusters, check_group_values, plural
@@ -57,7 +57,6 @@ from aptset.estimator.fitting import canonical_places
 from aptset.estimator.full_conformal import check_full_model, fit_full
 from aptset.estimator.leave_one_out import DifferingError, leave_each_out, warn_differing
 from aptset.estimator.models import drawn_ensemble, members
-from aptset.kernels.rows import Rows
 from aptset.scores import Score
 from aptset.scores.conformity import AUTO, check_conformity, check_intervals, for_classes, formula_of
 
@@ -74,78 +73,75 @@ def estimator_for(
 _FOLDS = 5
 
 
-class Rest(NamedTuple):
-    """The score that was chosen, and the rows that are left to train and calibrate."""
+@dataclass(frozen=True)
+class GivenRows:
+    """The rows of ``fit`` with all that came with them; groups and ids may be the names of columns."""
 
-    score: Score
-    rows: NDArray[np.intp]
+    X: Any
+    y: NDArray[Any]
+    groups: Any
+    u: Any
+    ids: Any
+    members: Membership | None  # of clusters
     fit_params: dict[str, Any]
 
-    def of(self, *values: Any) -> list[Any]:
-        """Return what belongs to these rows; what is None or the name of a column stays."""
-        return [self._of(value) for value in values]
+    def some(self, rows: NDArray[np.intp]) -> GivenRows:
+        """Return some of the rows with what belongs to them."""
+        groups, u, ids = (_some(values, rows) for values in (self.groups, self.u, self.ids))
+        members = None if self.members is None else self.members.some(rows)
+        fit_params = _check_method_params(self.X, self.fit_params, indices=rows)
+        return GivenRows(fitting.take(self.X, rows), self.y[rows], groups, u, ids, members, fit_params)
 
-    def _of(self, value: Any) -> Any:
-        if is_pair(value):  # the groups of rows, and what decides with them
-            return self._of(value[0]), value[1]
-        return value if value is None or isinstance(value, str) else fitting.take(value, self.rows)
+
+def _some(values: Any, rows: NDArray[np.intp]) -> Any:
+    if is_pair(values):  # the groups of rows, and what decides with them
+        return _some(values[0], rows), values[1]
+    return values if values is None or isinstance(values, str) else fitting.take(values, rows)
 
 
 def set_aside_and_choose(
     settings: Any,
-    X: Any,
-    y: NDArray[Any],
+    given: GivenRows,
+    features: NamedColumns,
     classes: NDArray[Any],
-    fit_params: dict[str, Any],
     key: int,
     generator: np.random.Generator,
-    ids: NDArray[Any] | None = None,
-    members: Membership | None = None,
-) -> Rest:
-    """Draw the rows that choose, let them choose, and return the others.
+) -> tuple[Score, GivenRows]:
+    """Draw the rows that choose a score, let them choose, and return it with the other rows.
 
     The choice depends on the drawn rows alone (and on a frozen model): also the models that give them probabilities are
     trained on them, out of fold. So whatever calibration follows on the other rows, its theorem applies as it stands.
     """
+    given = replace(given, ids=check_ids(column_or_values(given.ids, given.X), len(given.y), least_distinct=0.5))
     tuning = Tuning(strictest([check_level(settings.alpha)]))
-    reserved = tuning.reserve(len(y), generator, members)
-    chosen, rest = np.flatnonzero(reserved), np.flatnonzero(~reserved)
-    some_X, some_y = fitting.take(X, chosen), y[chosen]
-    some_params = _check_method_params(X, fit_params, indices=chosen)
-    inside = None if members is None else members.some(chosen)
-    probabilities = _out_of_fold(settings, some_X, some_y, classes, some_params, key, generator, inside)
-    uniforms = None if settings.randomized else np.ones(len(some_y))
-    seeds = row_seeds(some_X, key) if ids is None else id_seeds(ids[chosen], key)
-    tolerance = tolerance_of(probabilities)
-    rows = Rows(probabilities, formula_of(Adaptive()), key, tolerance, seeds, uniforms)
-    score, _ = choose(rows, columns_of(some_y, classes), tuning, OF_ESTIMATOR)
-    return Rest(score, rest, _check_method_params(X, fit_params, indices=rest))
-
-
-def _out_of_fold(
-    settings: Any,
-    X: Any,
-    y: NDArray[Any],
-    classes: NDArray[Any],
-    fit_params: dict[str, Any],
-    key: int,
-    generator: np.random.Generator,
-    members: Membership | None = None,
-) -> NDArray[np.generic]:
-    """Return the probabilities of each row under a model that was not trained on it."""
+    reserved = tuning.reserve(len(given.y), generator, given.members)
+    chosen = given.some(np.flatnonzero(reserved))
+    X, uniforms = features.only(chosen.X), None if settings.randomized else np.ones(len(chosen.y))
+    seeds = row_seeds(X, key) if chosen.ids is None else id_seeds(chosen.ids, key)
+    samples = fitting.Samples(X, seeds, uniforms, None, formula_of(Adaptive()), key)
     if is_frozen(settings.estimator):
-        return fitting.probabilities_of(settings.estimator, X, classes)
-    folds = folds_of(CVPlus(_FOLDS), X, y, members, generator)
-    drawn = generator.integers(2**63, size=_FOLDS).tolist()
-    seeds = drawn if settings.random_state is not None else [None] * _FOLDS
-    samples = fitting.Samples(X, row_seeds(X, key), None, None, formula_of(Adaptive()), key)
-    training = fitting.Training(settings.estimator, samples, y, classes, EVERYONE, folds, seeds, fit_params)
+        probabilities = fitting.probabilities_of(settings.estimator, X, classes)
+    else:
+        folds = folds_of(CVPlus(_FOLDS), X, chosen.y, chosen.members, generator)
+        drawn: list[int | None] = generator.integers(2**63, size=_FOLDS).tolist()
+        own: list[int | None] = drawn if settings.random_state is not None else [None] * _FOLDS
+        of_folds = (classes, EVERYONE, folds, own, chosen.fit_params)
+        probabilities = _out_of_fold(
+            fitting.Training(settings.estimator, samples, chosen.y, *of_folds), settings.progress
+        )
+    score, _ = choose(samples.rows(probabilities), columns_of(chosen.y, classes), tuning, OF_ESTIMATOR)
+    return score, given.some(np.flatnonzero(~reserved))
+
+
+def _out_of_fold(training: fitting.Training, progress: bool) -> NDArray[np.generic]:
+    """Return the probabilities of each row under a model that was not trained on it."""
+    X, classes = training.samples.X, training.classes
     parts = [
         fitting.probabilities_of(training.fit_model(f), fitting.take(X, fold.held_out), classes)
-        for f, fold in with_bar(enumerate(folds), [1] * _FOLDS, "folds to choose on", settings.progress)
+        for f, fold in with_bar(enumerate(training.folds), [1] * _FOLDS, "folds to choose on", progress)
     ]
-    probabilities = np.empty((len(y), len(classes)), dtype=np.result_type(*parts))
-    for fold, part in zip(folds, parts, strict=True):
+    probabilities = np.empty((len(training.y), len(classes)), dtype=np.result_type(*parts))
+    for fold, part in zip(training.folds, parts, strict=True):
         probabilities[fold.held_out] = part
     return probabilities
 
@@ -208,6 +204,35 @@ def share_out(
     return replace(training, samples=samples, words=members.words, clusters=clusters)
 
 
+def _check_settings(settings: Any, has_clusters: bool) -> tuple[Scheme, Score | None]:
+    """Return the scheme and the score that settings name; None for a score that is still to be chosen."""
+    check_estimator_can(settings.estimator)
+    check_workers(settings.n_jobs)
+    for name in ("randomized", "allow_empty", "progress"):
+        validate.flag(getattr(settings, name), name)
+    is_auto = isinstance(settings.conformity, str) and settings.conformity == AUTO
+    score = None if is_auto else check_conformity(settings.conformity)
+    scheme: Scheme = check_choice(settings.calibration, CALIBRATIONS, "folds", "calibration")
+    adds_up, called = scheme.combine is Tally, f"calibration={scheme.name!r}"
+    check_weighing(settings.weights)
+    check_weights_of_scheme(settings.weights is not None, adds_up, called)
+    if has_clusters:
+        check_scheme_of_clusters(adds_up, called)
+        check_clusters_alone(settings.weights, None, None, "clusters")
+    return scheme, score
+
+
+def _groups_of(settings: Any, given: GivenRows, classes: NDArray[Any]) -> tuple[GroupValues | None, Groups]:
+    """Return the group of each row where groups belong to rows, and the groups; refuse what no theorem speaks of."""
+    values = check_group_values(settings.groups, given.groups, given.X, len(given.y))
+    groups = Groups.of(values, given.groups if is_pair(given.groups) else settings.groups, classes)
+    if settings.weights is not None:
+        refuse_overlapping(groups.kind, *WITHOUT_WEIGHTS)
+    if given.members is not None:
+        refuse_overlapping(groups.kind, *OVERLAPPING_CLUSTERS)
+    return values, groups
+
+
 def prepare(
     settings: Any,
     X: Any,
@@ -219,23 +244,11 @@ def prepare(
     clusters: Any = None,
 ) -> tuple[Rule, fitting.Training, Promises]:
     """Check everything and draw everything random; ``settings`` has the parameters of ConformalClassifier."""
-    check_estimator_can(settings.estimator)
-    check_workers(settings.n_jobs)
-    for name in ("randomized", "allow_empty", "progress"):
-        validate.flag(getattr(settings, name), name)
-    is_auto = isinstance(settings.conformity, str) and settings.conformity == AUTO
-    score = Adaptive() if is_auto else check_conformity(settings.conformity)
-    scheme: Scheme = check_choice(settings.calibration, CALIBRATIONS, "folds", "calibration")
-    check_weighing(settings.weights)
-    check_weights_of_scheme(settings.weights is not None, scheme.combine is Tally, f"calibration={scheme.name!r}")
-    if clusters is not None:
-        check_scheme_of_clusters(scheme.combine is Tally, f"calibration={scheme.name!r}")
-        check_clusters_alone(settings.weights, None, None, "clusters")
-    generator = validate.generator(settings.random_state)
-    frozen = is_frozen(settings.estimator)
+    scheme, score = _check_settings(settings, clusters is not None)
+    generator, frozen = validate.generator(settings.random_state), is_frozen(settings.estimator)
     if not frozen:
         warn_trained_anew(settings.estimator)
-    check_overlap_scheme(groups_overlap(passed_groups), isinstance(scheme, Split), is_auto)
+    check_overlap_scheme(groups_overlap(passed_groups), isinstance(scheme, Split), score is None)
     labels = y  # as they came, with the order that a categorical may have
     X, y, classes = check_training_data(settings, X, y, 1 if frozen else 2, settings.classes)
     key = draw_key(generator)
@@ -243,43 +256,35 @@ def prepare(
     column = clusters if isinstance(clusters, str) else None
     X = X if column is None else without_column(X, column)
     features = NamedColumns.of(X, settings.estimator if frozen else None)
-    X = features.in_front(X)
+    given = GivenRows(features.in_front(X), y, passed_groups, u, ids, members, fit_params)
     if frozen:
         check_frozen_calibration(settings.calibration, isinstance(scheme, Split))
         classes = check_frozen(settings.estimator, classes, fit_params)
-    if is_auto:
-        ids = check_ids(column_or_values(ids, X), len(y), least_distinct=0.5)
-        rest = set_aside_and_choose(settings, features.only(X), y, classes, fit_params, key, generator, ids, members)
-        score, fit_params = rest.score, rest.fit_params
-        X, y, passed_groups, u, ids = rest.of(X, y, passed_groups, u, ids)
-        members = None if members is None else members.some(rest.rows)
-    every = Fold(np.arange(len(y)), np.arange(0))  # nothing to train: one fold that holds every row out
-    folds = [every] if frozen else folds_of(scheme, X, y, members, generator)
-    opens = opens_ensemble(scheme)
-    estimator = estimator_for(scheme, settings.estimator, len(y), fit_params, generator)
+    if score is None:
+        score, given = set_aside_and_choose(settings, given, features, classes, key, generator)
+    y, members, n = given.y, given.members, len(given.y)
+    every = Fold(np.arange(n), np.arange(0))  # nothing to train: one fold that holds every row out
+    folds = [every] if frozen else folds_of(scheme, given.X, y, members, generator)
+    estimator = estimator_for(scheme, settings.estimator, n, given.fit_params, generator)
     classes = check_label_space(settings.classes, classes)
     score, columns = for_classes(score, classes, labels), columns_of(y, classes)
     unseen = _unseen_label_chance(settings, columns, classes, frozen, members)
-    values = check_group_values(settings.groups, passed_groups, X, len(y))
-    groups = Groups.of(values, passed_groups if is_pair(passed_groups) else settings.groups, classes)
+    values, groups = _groups_of(settings, given, classes)
     check_intervals(score, groups.by_label)
-    if settings.weights is not None:
-        refuse_overlapping(groups.overlaps, *WITHOUT_WEIGHTS)
-    if members is not None:
-        refuse_overlapping(groups.overlaps, *OVERLAPPING_CLUSTERS)
-    chance = Randomization.of(u, ids, settings.randomized)
-    of_rows = (settings.weights, column, features)
+    chance = Randomization.of(given.u, given.ids, settings.randomized)
+    trained = None if frozen else _training_rows(folds, n)
+    of_rows = (settings.weights, column, features, trained)
     rule = Rule(scheme, score, key, chance, settings.groups, groups, classes, unseen, *of_rows)
-    rule = rule if frozen else replace(rule, training_rows=_training_rows(folds, len(y)))
-    ids, X = column_or_values(ids, X), features.only(X)
-    samples, rule = rule.calibration_samples(X, values, u, ids)
+    ids, X = column_or_values(given.ids, given.X), features.only(given.X)
+    samples, rule = rule.calibration_samples(X, values, given.u, ids)
     seeds = _seeds_of_folds(settings, len(folds), generator)
+    is_symmetric = len(folds) == 1 and not opens_ensemble(scheme)
     content = X if ids is None else samples.seeds  # rows that have ids go by them
-    places = canonical_places(content, y, fit_params, key) if len(folds) > 1 or opens else None
+    places = None if is_symmetric else canonical_places(content, y, given.fit_params, key)
     calibrating = (groups, samples.ids, columns, samples.weights is not None, members and members.words)
     promises = Promises.before_fit(scheme, folds, *calibrating)
-    training = fitting.Training(estimator, samples, y, classes, groups, folds, seeds, fit_params)
-    training = replace(training, places=places, combine=scheme.combine)
+    of_models = (folds, seeds, given.fit_params, places, scheme.combine)
+    training = fitting.Training(estimator, samples, y, classes, groups, *of_models)
     if members is not None:
         training = share_out(training, members, groups.ids_of_labels(samples.ids, columns), column)
     if samples.weights is not None:

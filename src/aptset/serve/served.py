@@ -199,16 +199,16 @@ class ServedModel:
         if len(fitted.models) > 1:
             return self._answer_of_folds(fitted, samples, levels, rows.p_values)
         empty, said = self.classifier.allow_empty, samples.under(fitted.models[0], fitted.rule.classes)
-        sets = fitted._sets(samples, said, levels, empty)
+        sets = fitted.sets_of(samples, said, levels, empty)
         guesses = np.asarray(said.probabilities.argmax(axis=1), dtype=np.int64)
         answers = RowAnswers(sets[0], sets[1] if len(sets) > 1 else None, guesses)
         if rows.p_values:
-            answers.p_values = fitted._p_values(samples, said)
+            answers.p_values = fitted.p_values_of(samples, said)
         if self.decided is not None:
             threshold, of_asked = self.decided
             answers.act = threshold.above(*confidence_and_u(said.probabilities, samples.seeds), guesses)
             if not answers.act.all():
-                (answers.ask,) = of_asked._sets(replace(samples, mass=None), said, [level], empty)
+                (answers.ask,) = of_asked.sets_of(replace(samples, mass=None), said, [level], empty)
         return answers
 
     def _answer_of_folds(
