@@ -227,9 +227,9 @@ def _groups_of(settings: Any, given: GivenRows, classes: NDArray[Any]) -> tuple[
     values = check_group_values(settings.groups, given.groups, given.X, len(given.y))
     groups = Groups.of(values, given.groups if is_pair(given.groups) else settings.groups, classes)
     if settings.weights is not None:
-        refuse_overlapping(groups.kind, *WITHOUT_WEIGHTS)
+        refuse_overlapping(groups.overlaps, *WITHOUT_WEIGHTS)
     if given.members is not None:
-        refuse_overlapping(groups.kind, *OVERLAPPING_CLUSTERS)
+        refuse_overlapping(groups.overlaps, *OVERLAPPING_CLUSTERS)
     return values, groups
 
 
