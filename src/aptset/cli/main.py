@@ -38,7 +38,6 @@ from aptset.cli.options import (
     TRUST,
     in_options,
     only_one,
-    options_of_run,
     printable,
     refuse_without_table,
     show,
@@ -129,19 +128,19 @@ def run(table: str | None, target: str | None, out: str | None, quiet: bool, as_
     if table is None:
         from aptset.cli.demo import run_demo
 
-        refuse_without_table(target)
+        refuse_without_table()
         alpha = only_one(options["alphas"])
         text, content = run_demo(alpha, options["seed"], None if out is None else folder)
         show(content, text, quiet, as_json)
         return
     if target is None:
         raise click.UsageError("TABLE needs --target COLUMN, the column to predict.")
-    from aptset.cli.table_jobs import WRITTEN, Settings, evaluations_as_json, promise_of, run_table
+    from aptset.cli.table_jobs import WRITTEN, Settings, promise_of, run_table
+    from aptset.cli.writing import evaluations_as_json
 
     check_other_files([folder / name for name in WRITTEN], [table])
     file = open_table(table, options.pop("sep"), options.pop("encoding"), quiet)
-    settings = Settings(**options_of_run(options, quiet), error=_error_of(options["errors"]), progress=not quiet)
-    result = run_table(file, target, settings)
+    result = run_table(file, target, Settings.of(options, quiet))
     written = result.write(folder)
     more = {"promise": promise_of(result.classifier), "out": str(folder), "written": written}
     more |= {} if result.decided is None else {"decided": result.decided.as_json()}
@@ -149,13 +148,6 @@ def run(table: str | None, target: str | None, out: str | None, quiet: bool, as_
     text = f"{result.text()}\n\nWritten to {folder}: {', '.join(written)}"
     hint = f"Predict new rows: aptset predict NEW.csv -c {folder} -o sets.csv"
     show(content, f"{text}\n{hint}", quiet, as_json)
-
-
-def _error_of(errors: tuple[str, ...]) -> Any:
-    """Return the error that rows acted on may have; None if nothing was asked about acting."""
-    from aptset.cli.options import errors_of
-
-    return errors_of(errors) if errors else None
 
 
 @main.command()

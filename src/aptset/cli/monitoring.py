@@ -73,7 +73,7 @@ def evaluate(
       aptset evaluate labelled.csv -c results
     """
     from aptset.cli.evaluation_jobs import evaluate_files
-    from aptset.cli.probability_jobs import evaluation_as_json
+    from aptset.cli.writing import evaluation_as_json
 
     if len(alphas) > 1:
         raise click.UsageError("--alpha must be one level here, the level of the sets that are judged; got several.")

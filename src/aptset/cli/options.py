@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
@@ -215,7 +215,7 @@ def choice_of(options: dict[str, Any]) -> Any:
     return ColumnChoice(**{name: options.pop(name) for name in names}, writing=writing)
 
 
-def way_of_dates(options: dict[str, Any]) -> str | None:
+def way_of_dates(options: Mapping[str, Any]) -> str | None:
     """Return how the user says that dates are written, in the words of the library."""
     return None if options["dates"] is None else str(options["dates"]).replace("-", " ")
 
@@ -278,15 +278,10 @@ def is_given(name: str) -> bool:
     return source is not None and source is not ParameterSource.DEFAULT
 
 
-def options_of_run(options: dict[str, Any], quiet: bool) -> dict[str, Any]:
-    """Return the options of a command that trains, as the settings of a run."""
-    from aptset.cli.inputs import label_settings  # loaded with files, which other commands do not need
-
-    names = ["model", "calibration", "share", "alphas", "level", "randomized", "allow_empty", "groups", "row_id"]
-    settings = {name: options[name] for name in [*names, "cluster", "seed", "jobs", "trust", "test_share"]}
-    settings["assurance"] = assurance_of(options) if "assurance" in options else None
-    conformity, bands = label_settings(options, quiet)
-    return {**settings, "conformity": conformity, "bands": bands, "choice": choice_of(options)}
+def given(names: Iterable[str]) -> list[str]:
+    """Return which of some options the user gave, as they are written."""
+    written = {parameter.name: parameter.opts[0] for parameter in click.get_current_context().command.params}
+    return [written[name] for name in names if is_given(name)]
 
 
 def only_one(alphas: tuple[Any, ...]) -> float:
@@ -296,34 +291,14 @@ def only_one(alphas: tuple[Any, ...]) -> float:
     return float(alphas[0])
 
 
-_OF_TABLES = (
-    "assurance",
-    "test_share",
-    "model",
-    "calibration",
-    "conformity",
-    "level",
-    "randomized",
-    "allow_empty",
-    "groups",
-    "bands",
-    "counts",
-    "order",
-    "row_id",
-    "errors",
-    "cluster",
-)
+_OF_TABLES = "assurance test_share model calibration conformity level randomized allow_empty groups bands counts order"
+_OF_TABLES += " row_id errors cluster drop features keep_text dates thousands decimal sep encoding trust jobs"
 
 
-def refuse_without_table(target: str | None) -> None:
+def refuse_without_table() -> None:
     """Refuse options that the embedded data would ignore."""
-    names = [*_OF_TABLES, "drop", "features", "keep_text", "dates", "thousands", "decimal", "sep", "encoding", "trust"]
-    names += ["jobs", "skip_unlabelled"]
-    given = [name for name in names if is_given(name)] + (["target"] if target is not None else [])
-    if given:
-        known = {"row_id": "id", "errors": "error", "allow_empty": "no-empty"}
-        name = known.get(given[0], given[0].replace("_", "-"))
-        raise click.UsageError(f"--{name} needs a TABLE; without one the run uses embedded example data.")
+    for option in given([*_OF_TABLES.split(), "skip_unlabelled", "target"]):
+        raise click.UsageError(f"{option} needs a TABLE; without one the run uses embedded example data.")
 
 
 def refuse_other_options(is_folder: bool, **options: Any) -> None:

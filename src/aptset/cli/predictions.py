@@ -34,6 +34,7 @@ from aptset.cli.options import (
     TRUST,
     WEIGHTS,
     assurance_of,
+    given,
     is_given,
     labels_in_groups,
     refuse_other_options,
@@ -137,9 +138,8 @@ def _calibrate_acceptance(label: str, out: str, quiet: bool, as_json: bool, opti
     from aptset.core.files import check_other_files
     from aptset.core.runner import counting
 
-    for name in ("conformity", "bands", "counts", "weights", "deterministic"):
-        if is_given(name):
-            raise click.UsageError(f"--{name} cannot be given with --accept, which uses neither scores nor weights.")
+    for option in given(("conformity", "bands", "counts", "weights", "deterministic")):
+        raise click.UsageError(f"{option} cannot be given with --accept, which uses neither scores nor weights.")
     if is_given("allow_empty"):
         raise click.UsageError("--no-empty cannot be given with --accept, which makes no sets.")
     if options["groups"] == "label":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from aptset import Acceptance, Calibration, Evaluation, calibrate, learn_acceptance
+from aptset import Acceptance, Calibration, calibrate, learn_acceptance
 from aptset.calibration.calibrate import CalibrationPieces
 from aptset.cli.artefacts import imported_score
 from aptset.cli.files import Batch, OnRows, ProbabilityFile, check_some_labelled, shifted_rows
@@ -123,17 +122,6 @@ def named(clusters: Any, column: str | None) -> Any:
     import pandas as pd
 
     return pd.Series(clusters, name=column, dtype=object)
-
-
-def evaluation_as_json(evaluation: Evaluation, **more: Any) -> dict[str, Any]:
-    """Return an evaluation as plain values; what is not finite becomes None."""
-    rows = []
-    for metric, by, group, estimate in evaluation.rows():
-        row = {"metric": metric, "by": by, "group": group, "value": float(estimate), "low": estimate.low}
-        row |= {"high": estimate.high, "n": estimate.n}
-        rows.append({key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in row.items()})
-    said = {"remarks": list(evaluation.remarks)} if evaluation.remarks else {}
-    return {"alpha": evaluation.alpha, "n": evaluation.n, **more, **said, "estimates": rows}
 
 
 def check_labels_present(path: Path, labels: Coded | None, start: int, classes: Sequence[Any], column: str) -> None:

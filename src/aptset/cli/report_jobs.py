@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -16,171 +16,167 @@ from aptset.arrow.formats import TableFile
 from aptset.arrow.sources import as_texts
 from aptset.audits.audit import Audit, about_new_labels
 from aptset.audits.compare import Comparison
+from aptset.cli.artefacts import imported_score
 from aptset.cli.demo import demo_classifier
 from aptset.cli.files import ProbabilityFile, about_skipped, lacks
 from aptset.cli.models import make_model, takes_raw_columns
+from aptset.cli.options import way_of_dates
 from aptset.cli.prediction_jobs import check_weights_wanted
 from aptset.cli.probability_jobs import all_rows, labelled_batches, named
 from aptset.cli.raw_rows import check_some_known, labelled_rows
 from aptset.cli.table_jobs import Settings, TableResult, run_table, warn_of_clusters
-from aptset.cli.tables import ColumnChoice, labels_among, model_for, read_rows, times_of
+from aptset.cli.tables import ColumnChoice, TableRows, labels_among, model_for, read_rows, times_of
 from aptset.core.files import atomic_path, check_other_files
 from aptset.core.labels import as_objects
 from aptset.core.runner import counting
 from aptset.estimator.fitting import fresh
-from aptset.reports.making import Report, need_jinja
+from aptset.reports.making import need_jinja
 
 
-def _for_classes(classes: Any, taxonomy: Taxonomy | None = None, **of_page: Any) -> dict[str, Any]:
-    """Return what a page shows besides, with the classes themselves in the tree, where a file has their texts."""
-    if taxonomy is not None:
-        labels = dict(zip(taxonomy.labels, labels_among(taxonomy.labels, classes.tolist()).tolist(), strict=True))
-        parents = {labels.get(node, node): parent for node, parent in taxonomy.parents.items()}
-        of_page["taxonomy"] = Taxonomy(parents, root=taxonomy.root)
-    return of_page
+def _write_page(
+    model: Any, classes: Any, X: Any, y: Any, out: Path, of_page: dict[str, Any], title: str, **of_rows: Any
+) -> Any:
+    """Write a page; the classes themselves stand in a tree of labels, which a file has as texts."""
+    tree: Taxonomy | None = of_page["taxonomy"]
+    if tree is not None:
+        labels = dict(zip(tree.labels, labels_among(tree.labels, classes.tolist()).tolist(), strict=True))
+        tree = Taxonomy({labels.get(node, node): parent for node, parent in tree.parents.items()}, root=tree.root)
+    asked = {**of_page, "taxonomy": tree, "title": of_page["title"] or title}
+    return report(model, X, y, out, **asked, **of_rows)
 
 
-def report_table(
-    file: TableFile, target: str, out: Path, title: str | None, settings: Settings, **of_page: Any
-) -> tuple[Report, TableResult]:
+def report_table(file: TableFile, target: str, out: Path, settings: Settings, of_page: dict[str, Any]) -> TableResult:
     """Train and calibrate on 70 % of a table, and write the page about the others."""
     need_jinja()
     result = run_table(file, target, settings)
-    title = title or f"{file.path.name}: prediction sets for {target}"
-    groups = None if result.rows.groups is None else result.rows.groups[result.test]
-    of_rows: dict[str, Any] = {"groups": groups, "ids": result.ids, "features": result.rows.sliceable(result.test)}
-    of_rows["clusters"] = None if result.rows.clusters is None else result.rows.clusters.iloc[result.test]
-    X = result.rows.features.iloc[result.test]
-    of_rows |= {"title": title, "progress": settings.progress, "remarks": result.rows.remarks}
-    of_rows |= _for_classes(result.classifier.classes_, **of_page)
-    made = report(result.classifier, X, result.truth, out, **of_rows)
+    rows, test, classifier = result.rows, result.test, result.classifier
+    made = _write_page(
+        classifier,
+        classifier.classes_,
+        rows.features.iloc[test],
+        result.truth,
+        out,
+        of_page,
+        f"{file.path.name}: prediction sets for {target}",
+        groups=None if rows.groups is None else rows.groups[test],
+        ids=result.ids,
+        features=rows.sliceable(test),
+        clusters=None if rows.clusters is None else rows.clusters.iloc[test],
+        remarks=rows.remarks,
+    )
     first, *others = result.evaluations
     first = replace(first, overall=made.evaluation.overall | first.overall)  # metrics on request are the page's
-    return made, replace(result, evaluations=[first, *others])
+    return replace(result, evaluations=[first, *others])
 
 
 def report_folder(
-    file: TableFile,
-    folder: Path,
-    alpha: float | None,
-    out: Path,
-    title: str | None,
-    trust: Sequence[str],
-    progress: bool,
-    assurance: Any = None,
-    skip_unlabelled: bool = False,
-    cluster: str | None = None,
-    **of_page: Any,
-) -> Report:
+    file: TableFile, folder: Path, alpha: float | None, out: Path, options: Mapping[str, Any], of_page: dict[str, Any]
+) -> Any:
     """Write the page about labelled rows and the classifier that a run saved."""
     need_jinja()
-    classifier, rows, ids = labelled_rows(file, folder, trust, skip_unlabelled)
-    title = title or f"{file.path.name}: prediction sets by {folder.name}"
-    of_rows: dict[str, Any] = {"groups": rows.groups, "ids": ids, "features": rows.sliceable()}
-    of_rows |= {"alpha": alpha, "title": title, "progress": progress, "remarks": rows.remarks, "assurance": assurance}
+    classifier, rows, ids = labelled_rows(file, folder, options["trust"], options["skip_unlabelled"])
+    members, cluster = None, options["cluster"]
     if cluster is not None:
         table = file.table((cluster,))
         if cluster not in table.column_names:
             raise lacks(file.path, f"a column {cluster!r}", table.column_names, [cluster])
-        members = as_objects(as_texts(table[cluster]))[rows.numbers]
-        of_rows["clusters"] = named(members.tolist(), cluster)
-    of_rows |= _for_classes(classifier.classes_, **of_page)
-    return report(classifier, rows.features, rows.labels, out, **of_rows)
+        members = named(as_objects(as_texts(table[cluster]))[rows.numbers].tolist(), cluster)
+    title = f"{file.path.name}: prediction sets by {folder.name}"
+    of_rows = {"groups": rows.groups, "ids": ids, "features": rows.sliceable(), "clusters": members, "alpha": alpha}
+    of_rows["remarks"] = rows.remarks
+    return _write_page(classifier, classifier.classes_, rows.features, rows.labels, out, of_page, title, **of_rows)
 
 
 def report_probabilities(
     sources: Iterable[ProbabilityFile],
-    called: str,
-    label: str,
-    total: int | None,
+    one: ProbabilityFile | None,
     calibration: Calibration,
-    alpha: float,
     out: Path,
-    title: str | None,
-    normalize: bool,
-    progress: bool,
-    assurance: Any = None,
-    skip_unlabelled: bool = False,
-    **of_page: Any,
-) -> Report:
-    """Write the page about a file of probabilities and true labels, with sets by a calibration."""
-    names = [str(name) for name in calibration.classes.tolist()]
+    options: Mapping[str, Any],
+    of_page: dict[str, Any],
+) -> Any:
+    """Write the page about files of probabilities and true labels, or ``one`` of them, with sets by a calibration."""
+    classes = calibration.classes.tolist()
+    called, total = (options["probs"][0], None) if one is None else (one.path.name, one.file.rows)
     checked = (check_weights_wanted(source, calibration) for source in sources)
-    with counting(total, "rows", progress) as on_rows:
-        skipped = list[int]() if skip_unlabelled else None
-        matrices, of_rows, _, logits = all_rows(labelled_batches(checked, names, skipped, True), on_rows)
-    truth = labels_among(of_rows.pop("labels"), calibration.classes.tolist())
-    check_some_known(Path(called), label, truth, calibration.classes.tolist())
-    of_rows |= {"normalize": normalize or None, "logits": logits, "alpha": alpha, "progress": progress}
-    of_rows["assurance"] = assurance
+    skipped = list[int]() if options["skip_unlabelled"] else None
+    with counting(total, "rows", of_page["progress"]) as on_rows:
+        batches = labelled_batches(checked, [str(name) for name in classes], skipped, may_be_unknown=True)
+        matrices, of_rows, _, logits = all_rows(batches, on_rows)
+    truth = labels_among(of_rows.pop("labels"), classes)
+    check_some_known(Path(called), options["label"], truth, classes)
+    of_rows |= {"normalize": options["normalize"] or None, "logits": logits, "alpha": options["alphas"][0]}
     if skipped and sum(skipped):
         of_rows["remarks"] = (about_skipped(sum(skipped), sum(skipped) + len(truth)),)
-    of_rows["title"] = title or f"{called}: what the prediction sets are worth"
-    of_rows |= _for_classes(calibration.classes, **of_page)
-    return report(calibration, np.concatenate(matrices), truth, out, **of_rows)
+    title, rows = f"{called}: what the prediction sets are worth", np.concatenate(matrices)
+    return _write_page(calibration, calibration.classes, rows, truth, out, of_page, title, **of_rows)
 
 
-def report_demo(alpha: float, seed: int, out: Path, title: str | None, progress: bool, **of_page: Any) -> Report:
+def report_demo(alpha: float, seed: int, out: Path, of_page: dict[str, Any]) -> Any:
     """Write the page about the handwritten digits that ship with scikit-learn."""
     classifier, X, y, features, groups = demo_classifier(alpha, seed)
-    title = title or "Handwritten digits: what the prediction sets are worth"
-    return report(classifier, X, y, out, groups=groups, features=features, title=title, progress=progress, **of_page)
+    of_page["title"] = of_page["title"] or "Handwritten digits: what the prediction sets are worth"
+    return report(classifier, X, y, out, groups=groups, features=features, **of_page)
 
 
 def audit_table(
-    file: TableFile,
-    target: str | None,
-    model: str,
-    calibrations: tuple[str, ...],
-    groups: str | None,
-    time: str | None,
-    out: Path,
-    choice: ColumnChoice,
-    trust: Sequence[str],
-    dates: str | None = None,
-    run: Path | None = None,
-    cluster: str | None = None,
-    **settings: Any,
+    file: TableFile, run: Path | None, alpha: float | None, out: Path, choice: ColumnChoice, options: Mapping[str, Any]
 ) -> tuple[Audit, list[str]]:
     """Audit a model on a table; return what was found, and the names of the files that were written."""
     need_jinja()  # now, not after all splits
     check_other_files([out / "audit.html", out / "splits.csv"], [file.path])
-    remarks: tuple[str, ...] = ()
-    if run is not None:  # as it was set up there
-        if cluster is not None:
-            raise ValueError(
-                "--cluster cannot be given with -c FOLDER, whose model is set up already. Leave one of the two out."
-            )
-        audited_model, rows, _ = labelled_rows(file, run, trust, choice.skip_unlabelled)
+    time, remarks = options["time"], tuple[str, ...]()
+    if run is None:
+        model, rows = _model_of_table(file, alpha, choice, options)
+    elif options["cluster"] is not None:
+        raise ValueError(
+            "--cluster cannot be given with -c FOLDER, whose model is set up already. Leave one of the two out."
+        )
+    else:  # as it was set up there
+        fitted, rows, _ = labelled_rows(file, run, options["trust"], choice.skip_unlabelled)
         if rows.groups is not None:
             remarks = ("The run calibrated within groups; the audit calibrates all rows of a split together.",)
-        remarks += about_new_labels(rows.labels.tolist(), audited_model.classes_.tolist())
-        audited_model, rows = fresh(audited_model), replace(rows, labels=of_one_kind(rows.labels))
-    else:
-        estimator = make_model(model, trust)
-        raw = takes_raw_columns(estimator)
-        of_table: dict[str, Any] = {"choice": choice, "raw": raw, "cluster": cluster}
-        rows = read_rows(file, str(target), groups, time, may_be_grouping=False, **of_table)
-        if cluster is None:
-            asked = Settings(calibration=calibrations[0], alphas=(settings["alpha"],), groups=groups, row_id=time)
-            warn_of_clusters(file, replace(rows, groups=None), replace(asked, choice=choice), estimator)
-        audited_model = model_for(file.path, rows.plan, estimator, calibrations)
-    times = None if time is None else times_of(file, time, rows.numbers, dates)
+        remarks += about_new_labels(rows.labels.tolist(), fitted.classes_.tolist())
+        model, rows = fresh(fitted), replace(rows, labels=of_one_kind(rows.labels))
     result = audit(
-        audited_model,
+        model,
         rows.features,
         rows.labels,
-        calibrations=list(calibrations),
+        calibrations=list(options["calibrations"]),
         groups=rows.groups,
         features=_but_for(rows.sliceable(), time),
-        time=times,
+        time=None if time is None else times_of(file, time, rows.numbers, way_of_dates(options)),
         clusters=rows.clusters,
         folder=out / "splits",
-        **settings,
+        alpha=alpha,
+        level=options["level"],
+        randomized=options["randomized"],
+        conformity=imported_score(options["conformity"]),
+        **settings_of_splits(options),
     )
     audited = replace(result, remarks=(*rows.remarks, *remarks, *result.remarks))
     audited.report(out / "audit.html", f"{file.path.name}: is the promise kept?")
     return audited, ["audit.html", *_write_splits(audited, out)]
+
+
+def _model_of_table(
+    file: TableFile, alpha: float | None, choice: ColumnChoice, options: Mapping[str, Any]
+) -> tuple[Any, TableRows]:
+    """Return the model that is named, behind the steps that the columns of a table need, and its rows."""
+    groups, time, calibrations = options["groups"], options["time"], options["calibrations"]
+    model = make_model(options["model"], options["trust"])
+    of_table: dict[str, Any] = {"choice": choice, "raw": takes_raw_columns(model), "cluster": options["cluster"]}
+    rows = read_rows(file, str(options["target"]), groups, time, may_be_grouping=False, **of_table)
+    if options["cluster"] is None:
+        asked = Settings(calibration=calibrations[0], alphas=(alpha,), groups=groups, row_id=time, choice=choice)
+        warn_of_clusters(file, replace(rows, groups=None), asked, model)
+    return model_for(file.path, rows.plan, model, calibrations), rows
+
+
+def settings_of_splits(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is asked of many splits, in the words of the library."""
+    settings = {name: options[name] for name in ("repetitions", "test_share", "extra_metrics")}
+    return {**settings, "n_jobs": options["jobs"], "random_state": options["seed"], "progress": not options["quiet"]}
 
 
 def _but_for(features: Any, time: str | None) -> Any:
@@ -236,26 +232,24 @@ class Alternatives:
 
 def compare_table(
     file: TableFile,
-    target: str,
     alternatives: Alternatives,
-    groups: str | None,
+    alpha: float,
     out: Path,
     choice: ColumnChoice,
-    trust: Sequence[str],
-    cluster: str | None = None,
-    **settings: Any,
+    options: Mapping[str, Any],
 ) -> tuple[Comparison, list[str]]:
     """Compare models and settings on a table; return what was found, and the names of the files that were written."""
     need_jinja()
     check_other_files([out / "compare.html", out / "splits.csv"], [file.path])
-    made = {name: make_model(name, trust) for name in alternatives.models}
-    raw = any(map(takes_raw_columns, made.values()))
-    rows = read_rows(file, target, groups, may_be_grouping=False, choice=choice, raw=raw, cluster=cluster)
+    made = {name: make_model(name, options["trust"]) for name in alternatives.models}
+    of_table: dict[str, Any] = {"choice": choice, "raw": any(map(takes_raw_columns, made.values()))}
+    groups, cluster = options["groups"], options["cluster"]
+    rows = read_rows(file, options["target"], groups, may_be_grouping=False, cluster=cluster, **of_table)
     ready = {name: model_for(file.path, rows.plan, model, alternatives.calibrations) for name, model in made.items()}
-    candidates = alternatives.candidates(ready)
-    settings |= {"features": rows.sliceable(), "clusters": rows.clusters}
-    settings |= {"groups": rows.groups, "folder": out / "splits"}
-    comparison = replace(compare(candidates, rows.features, rows.labels, **settings), remarks=rows.remarks)
+    of_rows: dict[str, Any] = {"groups": rows.groups, "features": rows.sliceable(), "clusters": rows.clusters}
+    of_rows |= {"alpha": alpha, "folder": out / "splits", **settings_of_splits(options)}
+    comparison = compare(alternatives.candidates(ready), rows.features, rows.labels, **of_rows)
+    comparison = replace(comparison, remarks=rows.remarks)
     comparison.report(out / "compare.html", f"{file.path.name}: which has the better sets?")
     return comparison, ["compare.html", *_write_splits(comparison, out)]
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from aptset.cli.inputs import artefact_of, open_only, open_table, remembered, sources_of
 from aptset.cli.options import (
@@ -34,33 +33,17 @@ from aptset.cli.options import (
     WEIGHTS,
     assurance_of,
     choice_of,
+    given,
     is_given,
     only_one,
-    options_of_run,
     show,
-    way_of_dates,
     with_options,
     workers,
 )
 
-OF_TABLES = {
-    "model": "--model",
-    "test_share": "--test-share",
-    "target": "--target",
-    "jobs": "--jobs",
-    "bands": "--bands",
-    "counts": "--counts",
-    "allow_empty": "--no-empty",
-    "order": "--order",
-}
-OF_EITHER = {
-    "calibration": "-c",
-    "groups": "--groups",
-    "row_id": "--id",
-    "cluster": "--cluster",
-    "assurance": "--assurance",
-    "taxonomy": "--taxonomy",
-}
+OF_TABLES = ("model", "test_share", "target", "jobs", "bands", "counts", "allow_empty", "order")
+OF_EITHER = ("calibration", "groups", "row_id", "cluster", "assurance", "taxonomy")
+OF_PROBABILITIES = ("label", "prefix", "logits", "normalize", "trust", "weights")
 EXTRA_METRICS = click.option(
     "--extra-metric",
     "extra_metrics",
@@ -68,31 +51,19 @@ EXTRA_METRICS = click.option(
     multiple=True,
     help="A metric that takes a model of its own: coverage_unevenness.",
 )
-OF_PROBABILITIES = {
-    "label": "--label",
-    "prefix": "--prefix",
-    "logits": "--logits",
-    "normalize": "--normalize",
-    "trust": "--trust",
-    "weights": "--weights",
-}
 
 
 def _refuse_what_does_not_fit(probs: tuple[str, ...], options: dict[str, Any]) -> None:
     """Refuse options that would be ignored: those of another kind of FILE, or of any FILE without one."""
-    ctx = click.get_current_context()
-    given = {name for name in options if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT}
-    of_table = [OF_TABLES[name] for name in OF_TABLES if name in given]
-    of_probabilities = [OF_PROBABILITIES[name] for name in OF_PROBABILITIES if name in given]
-    of_either = [OF_EITHER[name] for name in OF_EITHER if name in given]
-    if not probs and (too_much := [*of_table, *of_probabilities, *of_either]):
+    of_table, of_probabilities = given(OF_TABLES), given(OF_PROBABILITIES)
+    if not probs and (too_much := [*of_table, *of_probabilities, *given(OF_EITHER)]):
         raise click.UsageError(f"{too_much[0]} needs a FILE; without one the report uses embedded example data.")
     if options["target"] is not None and of_probabilities:
         raise click.UsageError(f"{of_probabilities[0]} is for a FILE of probabilities; with --target it is a table.")
     if options["target"] is None and options["label"] is not None:
         if of_table:
             raise click.UsageError(f"{of_table[0]} is for a table with --target; with --label FILE has probabilities.")
-        if "calibration" not in given:
+        if not is_given("calibration"):
             raise click.UsageError("--label needs -c ARTEFACT, a calibration that `aptset calibrate` wrote.")
 
 
@@ -131,40 +102,35 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
       aptset report test.parquet --label y --prefix p_ -c cal.aptset   # or test/, 'test/*.parquet', s3://...
     """
     _refuse_what_does_not_fit(probs, options)
-    from aptset.cli import report_jobs as reportjob
+    from aptset.cli import report_jobs as jobs
     from aptset.cli.artefacts import load_artefact
     from aptset.cli.inputs import read_taxonomy
-    from aptset.cli.probability_jobs import evaluation_as_json
-    from aptset.cli.table_jobs import Settings, evaluations_as_json
+    from aptset.cli.table_jobs import Settings
+    from aptset.cli.writing import evaluation_as_json, evaluations_as_json
     from aptset.core.files import check_other_files
 
-    page, title, alpha, calibration = Path(out), options["title"], options["alphas"][0], options["calibration"]
-    dialect, skips = (options["sep"], options["encoding"], quiet), options["skip_unlabelled"]
-    sure = None if options["target"] is not None else assurance_of(options)
+    page, calibration, dialect = Path(out), options["calibration"], (options["sep"], options["encoding"], quiet)
     check_other_files([page], [*probs, options["label"], calibration])
-    tree, of_page = options.pop("taxonomy"), {"extra_metrics": options.pop("extra_metrics")}
-    of_page |= {} if tree is None else {"taxonomy": read_taxonomy(tree, quiet)}
+    tree = None if options["taxonomy"] is None else read_taxonomy(options["taxonomy"], quiet)
+    of_page = {"title": options["title"], "extra_metrics": options["extra_metrics"], "progress": not quiet}
+    of_page |= {"taxonomy": tree, "assurance": None if options["target"] else assurance_of(options)}
     if not probs:
-        made = reportjob.report_demo(only_one(options["alphas"]), options["seed"], page, title, not quiet, **of_page)
+        made = jobs.report_demo(only_one(options["alphas"]), options["seed"], page, of_page)
     elif options["target"] is not None:
-        settings = Settings(**options_of_run(options, quiet), progress=not quiet)
-        table = open_only(probs, *dialect)
-        made, result = reportjob.report_table(table, options["target"], page, title, settings, **of_page)
+        table, settings = open_only(probs, *dialect), Settings.of(options, quiet)
+        result = jobs.report_table(table, options["target"], page, settings, of_page)
         content = evaluations_as_json(result.evaluations, out=out)
         show(content, f"{result.text()}\n\nWritten: {out}", quiet, as_json)
         return
     elif is_given("calibration") and (artefact := artefact_of(calibration)).is_dir():
-        asked = alpha if is_given("alphas") else None
-        file = open_only(probs, *dialect, artefact)
-        of_rows = (asked, page, title, options["trust"], not quiet, sure, skips, options["cluster"])
-        made = reportjob.report_folder(file, artefact, *of_rows, **of_page)
+        alpha = options["alphas"][0] if is_given("alphas") else None
+        made = jobs.report_folder(open_only(probs, *dialect, artefact), artefact, alpha, page, options, of_page)
     elif options["label"] is not None:
-        sources, one = sources_of({**options, "probs": probs, "batch_rows": 65_536}, options["label"], quiet)
-        called, total = (probs[0], None) if one is None else (one.path.name, one.file.rows)
+        options |= {"probs": probs, "batch_rows": 65_536}
+        sources, one = sources_of(options, options["label"], quiet)
+        of_page["progress"] = one is not None and not quiet
         loaded = load_artefact(artefact_of(calibration), options["trust"])
-        settled = (alpha, page, title, options["normalize"], one is not None and not quiet, sure, skips)
-        label = options["label"]
-        made = reportjob.report_probabilities(sources, called, label, total, loaded, *settled, **of_page)
+        made = jobs.report_probabilities(sources, one, loaded, page, options, of_page)
     else:
         raise click.UsageError("FILE needs --target COLUMN (a table), -c FOLDER, or --label COLUMN with -c ARTEFACT.")
     show(evaluation_as_json(made.evaluation, out=out), f"{made.evaluation!r}\n\nWritten: {out}", quiet, as_json)
@@ -192,31 +158,18 @@ SPLITTING = [
 with_splits = with_options(SPLITTING)
 
 
-def settings_of(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a run over many splits."""
-    names = {
-        "repetitions": "repetitions",
-        "test_share": "test_share",
-        "jobs": "n_jobs",
-        "groups": "groups",
-        "cluster": "cluster",
-        "extra_metrics": "extra_metrics",
-    }
-    settings = {name: options[option] for option, name in names.items()}
-    settings |= {"random_state": options["seed"], "progress": not options["quiet"]}
-    return {**settings, "choice": choice_of(options), "trust": options["trust"]}
-
-
 def folder_of(out: str, alpha: float, alphas: tuple[float, ...]) -> Path:
     """Return where the results of a level go: a folder of its own where there are several."""
+    if len(alphas) == 1:
+        return Path(out)
     is_short = len({f"{level:g}" for level in alphas}) == len(set(alphas))
-    return (
-        Path(out)
-        if len(alphas) == 1
-        else Path(out) / f"alpha-{alpha:g}"
-        if is_short
-        else Path(out) / f"alpha-{alpha!r}"
-    )
+    return Path(out) / (f"alpha-{alpha:g}" if is_short else f"alpha-{alpha!r}")
+
+
+def show_levels(alphas: tuple[float, ...], contents: list[dict[str, Any]], texts: list[str], options: Any) -> None:
+    """Print the results of one level, or of several."""
+    content = contents[0] if len(contents) == 1 else {"levels": dict(zip(map(str, alphas), contents, strict=True))}
+    show(content, "\n\n".join(texts), options["quiet"], options["as_json"])
 
 
 @click.command()
@@ -240,30 +193,22 @@ def audit(table: str, out: str, folder: str | None, alphas: tuple[float, ...], *
       aptset audit patients.csv --target diagnosis --model forest --time admitted
       aptset audit labelled.csv -c results
     """
-    from aptset.cli.artefacts import imported_score
     from aptset.cli.report_jobs import audit_table, verdicts_as_json
 
     run = None if folder is None else artefact_of(folder)
     if (run is None) == (options["target"] is None):
         raise click.UsageError("TABLE needs --target COLUMN, the column to predict, or -c FOLDER, which knows it.")
     file = open_table(table, *remembered(run, table, options["sep"], options["encoding"]), options["quiet"])
-    settings = (
-        settings_of(options)
-        | {"run": run}
-        | {name: options[name] for name in ("level", "randomized", "calibrations", "time")}
-    )
-    settings |= {"conformity": imported_score(options["conformity"]), "dates": way_of_dates(options)}
-    contents, texts = [], []
+    choice, contents, texts = choice_of(options), [], []
     for alpha in alphas:
         results = folder_of(out, alpha, alphas)
         asked = None if run is not None and not is_given("alphas") else alpha
-        audited, written = audit_table(file, options["target"], options["model"], out=results, alpha=asked, **settings)
+        audited, written = audit_table(file, run, asked, results, choice, options)
         facts = {"verdicts": verdicts_as_json(audited), "drift": audited.drift.warning, "out": str(results)}
         facts |= {"remarks": list(audited.remarks)} if audited.remarks else {}
         contents.append({**facts, "written": written})
         texts.append(f"{audited!r}\n\nWritten to {results}: {', '.join(written)}")
-    content = contents[0] if len(contents) == 1 else {"levels": dict(zip(map(str, alphas), contents, strict=True))}
-    show(content, "\n\n".join(texts), options["quiet"], options["as_json"])
+    show_levels(alphas, contents, texts, options)
 
 
 @click.command()
@@ -302,20 +247,16 @@ def compare(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> 
             "both. For one alone there is `aptset audit`."
         )
     file = open_table(table, options["sep"], options["encoding"], options["quiet"])
-    settings, contents, texts = settings_of(options), [], []
+    choice, contents, texts = choice_of(options), [], []
     for alpha in alphas:
         folder = folder_of(out, alpha, alphas)
-        comparison, written = compare_table(file, options["target"], alternatives, out=folder, alpha=alpha, **settings)
-        facts = {
-            "ranking": comparison.ranking,
-            "sentences": comparison.sentences(),
-            "recommended": comparison.recommendation()[0],
-        }
+        comparison, written = compare_table(file, alternatives, alpha, folder, choice, options)
+        facts: dict[str, Any] = {"ranking": comparison.ranking, "sentences": comparison.sentences()}
+        facts["recommended"] = comparison.recommendation()[0]
         facts |= {"remarks": list(comparison.remarks)} if comparison.remarks else {}
         contents.append({**facts, "verdicts": verdicts_as_json(comparison), "out": str(folder), "written": written})
         texts.append(f"{comparison!r}\n\nWritten to {folder}: {', '.join(written)}")
-    content = contents[0] if len(contents) == 1 else {"levels": dict(zip(map(str, alphas), contents, strict=True))}
-    show(content, "\n\n".join(texts), options["quiet"], options["as_json"])
+    show_levels(alphas, contents, texts, options)
 
 
 COMMANDS = [report, audit, compare]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -31,11 +31,18 @@ from aptset.arrow.sources import as_texts
 from aptset.audits.dataset import check_test_share
 from aptset.cli.artefacts import imported_score
 from aptset.cli.columns import Plan
+from aptset.cli.inputs import label_settings
 from aptset.cli.models import make_model, takes_raw_columns
-from aptset.cli.options import column_of_groups, labels_in_groups
-from aptset.cli.probability_jobs import errors_by_name, evaluation_as_json
+from aptset.cli.options import assurance_of, choice_of, column_of_groups, errors_of, labels_in_groups
+from aptset.cli.probability_jobs import errors_by_name
 from aptset.cli.tables import ColumnChoice, TableRows, labels_among, likely_cluster, model_for, read_rows
-from aptset.cli.writing import SetsWriter, as_json, columns_of_decisions, write_decisions
+from aptset.cli.writing import (
+    SetsWriter,
+    as_json,
+    columns_of_decisions,
+    evaluations_as_json,
+    write_decisions,
+)
 from aptset.conformal.clusters import promise_about
 from aptset.core import validate
 from aptset.core.files import atomic_path
@@ -77,6 +84,15 @@ class Settings:
     error: Any = None
     choice: ColumnChoice = field(default_factory=ColumnChoice)
     assurance: Any = None
+
+    @classmethod
+    def of(cls, options: dict[str, Any], quiet: bool) -> Settings:
+        """Return the settings that the options of a command that trains stand for."""
+        named = {each.name: options[each.name] for each in fields(cls) if each.name in options}
+        conformity, bands = label_settings(options, quiet)
+        named |= {"conformity": conformity, "bands": bands, "assurance": assurance_of(options)}
+        error = errors_of(options["errors"]) if options.get("errors") else None  # of rows acted on, if that is asked
+        return cls(**named | {"choice": choice_of(options), "error": error, "progress": not quiet})
 
     @property
     def column(self) -> str | None:
@@ -248,15 +264,10 @@ class TableResult:
             writer.write(others, self.sets)
             writer.close()
             evaluation.write_bytes(as_json(evaluations_as_json(self.evaluations, **promise, **verdict)))
-            decided = [] if self.decided is None else self._write_decisions(folder, others)
+            if self.decided is not None:
+                write_decisions(folder / DECIDED, others, columns_of_decisions(self.decided.frame), [*map(str, names)])
+            decided = [] if self.decided is None else [DECIDED]
             return [*WRITTEN[:2], *decided, *save_classifier(self.classifier, folder, self.table())]
-
-    def _write_decisions(self, folder: Path, others: dict[str, Any]) -> list[str]:
-        """Write on which test rows to act, and return the name of the file."""
-        assert self.decided is not None
-        made, names = columns_of_decisions(self.decided.frame), [str(one) for one in self.classifier.classes_.tolist()]
-        write_decisions(folder / DECIDED, others, made, names)
-        return [DECIDED]
 
     def table(self) -> dict[str, Any]:
         """Return how rows of a file become rows of X, for those who predict later."""
@@ -278,18 +289,10 @@ def _namesakes(target: str, names: Sequence[str]) -> list[str]:
 def promise_of(classifier: ConformalClassifier, alpha: Any = None) -> Any:
     """Return the promise at a level, to each label or group by its name in text where levels differ."""
     promise: Any = classifier.guarantee(alpha)
-    return {_cell_in_words(name): part for name, part in promise.items()} if isinstance(promise, dict) else promise
-
-
-def _cell_in_words(name: Any) -> str:
-    return ", ".join(map(str, name)) if isinstance(name, tuple) else str(name)
-
-
-def evaluations_as_json(evaluations: list[Evaluation], **more: Any) -> dict[str, Any]:
-    """Return the evaluation at the first level, and those at the other levels under ``others``."""
-    first, *others = evaluations
-    content = evaluation_as_json(first, **more)
-    return {**content, "others": [evaluation_as_json(other) for other in others]} if others else content
+    if not isinstance(promise, dict):
+        return promise
+    names = [", ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in promise]
+    return dict(zip(names, promise.values(), strict=True))
 
 
 def split_rows(rows: TableRows, share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -347,49 +350,50 @@ def _coverage_apart(file: TableFile, rows: TableRows, settings: Settings, model:
 
 def run_table(file: TableFile, target: str, settings: Settings) -> TableResult:
     """Train and calibrate on most of the rows, by default 70 %, and judge on the others."""
-    model = make_model(settings.model, settings.trust)
-    groups, row_id = settings.column, settings.row_id
+    model, row_id = make_model(settings.model, settings.trust), settings.row_id
     of_table: dict[str, Any] = {"choice": settings.choice, "cluster": settings.cluster}
-    rows = read_rows(file, target, groups, row_id, raw=takes_raw_columns(model), **of_table)
+    rows = read_rows(file, target, settings.column, row_id, raw=takes_raw_columns(model), **of_table)
     settings = settings.for_labels(rows.labels)
     ids = None if row_id is None else as_objects(as_texts(file.table((row_id,))[row_id]))[rows.numbers]
     train, test = split_rows(rows, settings.test_share, settings.seed)
     if rows.clusters is None:
         warn_of_clusters(file, rows, settings, model)
-    by = rows.groups
-    classifier = settings.classifier(model_for(file.path, rows.plan, model, [settings.calibration])).fit(
-        rows.features.iloc[train],
-        rows.labels[train],
-        groups=settings.of_fit(None if by is None else by[train]),
-        ids=None if ids is None else ids[train],
-        clusters=None if rows.clusters is None else rows.clusters.iloc[train],
-    )
-    of_test, test_ids = None if by is None else by[test], None if ids is None else ids[test]
-    X, y = rows.features.iloc[test], rows.labels[test]
+    X, y, of_train = _side(rows, ids, train)
+    of_train["groups"] = settings.of_fit(of_train["groups"])
+    classifier = settings.classifier(model_for(file.path, rows.plan, model, [settings.calibration]))
+    classifier.fit(X, y, **of_train)
+    X, y, of_test = _side(rows, ids, test)
+    clusters = of_test.pop("clusters")
     with all_at_once():
-        sets = classifier.predict_set(X, settings.alphas, groups=of_test, ids=test_ids)
-    shown = of_test if settings.bands is None else settings.bands.of(y)
-    clusters = None if rows.clusters is None else rows.clusters.iloc[test]
+        sets = classifier.predict_set(X, settings.alphas, **of_test)
+    shown = of_test["groups"] if settings.bands is None else settings.bands.of(y)
     common: dict[str, Any] = {"groups": shown, "probabilities": classifier.predict_proba(X), "clusters": clusters}
     evaluations = [
         replace(evaluate(of_level, y, alpha=alpha, **common), n_calibration=classifier.n_calibration_)
         for of_level, alpha in zip(sets, settings.alphas, strict=True)
     ]
-    test_of_coverage = None
-    if (
-        clusters is None
-        and classifier.fitted_.rule.scheme.name == "split"
-        and groups is None
-        and settings.bands is None
-        and settings.assurance is None
-    ):
-        n, alpha = classifier.n_calibration_, settings.alphas[0]
-        test_of_coverage = coverage_test(sets[0].covers(y), n=n, alpha=alpha)
-    is_raw = classifier.estimator is model
     decided = None
     if settings.error is not None:
         error = errors_by_name(settings.error, classifier.classes_.tolist())
-        frame = classifier.act_or_ask(X, error, settings.alphas[0], groups=of_test, ids=test_ids, backend="pandas")
+        frame = classifier.act_or_ask(X, error, settings.alphas[0], **of_test, backend="pandas")
         decided = Decided(frame, y, frame.attrs["promise"])
-    measured = (sets, evaluations, test_of_coverage, test_ids, is_raw)
+    tested = _coverage_test(classifier, settings, rows, sets[0].covers(y))
+    measured = (sets, evaluations, tested, of_test["ids"], classifier.estimator is model)
     return TableResult(classifier, rows, settings, target, test, *measured, file.dialect, decided)
+
+
+def _side(rows: TableRows, ids: Any, side: NDArray[np.intp]) -> tuple[Any, Any, dict[str, Any]]:
+    """Return the features and the labels of some rows, and what else is known of each."""
+    groups, ids = (None if values is None else values[side] for values in (rows.groups, ids))
+    clusters = None if rows.clusters is None else rows.clusters.iloc[side]
+    return rows.features.iloc[side], rows.labels[side], {"groups": groups, "ids": ids, "clusters": clusters}
+
+
+def _coverage_test(
+    classifier: ConformalClassifier, settings: Settings, rows: TableRows, covered: NDArray[np.bool_]
+) -> CoverageTest | None:
+    """Return the test of the coverage at the first level, where its law is known: of a plain split."""
+    is_plain = classifier.fitted_.rule.scheme.name == "split" and settings.column is None and settings.bands is None
+    if not is_plain or rows.clusters is not None or settings.assurance is not None:
+        return None
+    return coverage_test(covered, n=classifier.n_calibration_, alpha=settings.alphas[0])

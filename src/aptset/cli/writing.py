@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from aptset import Confidence
+from aptset import Confidence, Evaluation
 from aptset.arrow.formats import Dialect, TableFile
 from aptset.arrow.predicting import columns_of_sets, names_of_sets
 from aptset.arrow.sources import as_texts, of_texts
@@ -260,3 +261,21 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 def as_json(content: dict[str, Any]) -> bytes:
     """Return JSON that people can read."""
     return json.dumps(content, indent=2, allow_nan=False).encode()
+
+
+def evaluation_as_json(evaluation: Evaluation, **more: Any) -> dict[str, Any]:
+    """Return an evaluation as plain values; what is not finite becomes None."""
+    rows = []
+    for metric, by, group, estimate in evaluation.rows():
+        row = {"metric": metric, "by": by, "group": group, "value": float(estimate), "low": estimate.low}
+        row |= {"high": estimate.high, "n": estimate.n}
+        rows.append({key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in row.items()})
+    said = {"remarks": list(evaluation.remarks)} if evaluation.remarks else {}
+    return {"alpha": evaluation.alpha, "n": evaluation.n, **more, **said, "estimates": rows}
+
+
+def evaluations_as_json(evaluations: list[Evaluation], **more: Any) -> dict[str, Any]:
+    """Return the evaluation at the first level, and those at the other levels under ``others``."""
+    first, *others = evaluations
+    content = evaluation_as_json(first, **more)
+    return {**content, "others": [evaluation_as_json(other) for other in others]} if others else content
