@@ -37,10 +37,10 @@ MASSES = {
 def check(calibration, new_groups, shape, **options):
     request = Request(groups=new_groups, **options)
     measure, formula = calibration.held_out, formula_of(calibration.conformity)
-    rows, ids, mass, _ = prepare(calibration, formula, NEW, request, ())
-    thresholds = measure.thresholds(LEVELS, measure.index(ids), mass)
+    placed, _ = prepare(calibration, formula, NEW, request, ())
+    thresholds = measure.thresholds(LEVELS, measure.index(placed.ids), placed.mass)
     assert thresholds.shape == (len(LEVELS), *shape)
-    scores, bad = all_scores_of_block(rows.seeded(), 0, M)
+    scores, bad = all_scores_of_block(placed.rows.seeded(), 0, M)
     assert bad == -1
     for alpha, of_level in zip(LEVELS, thresholds, strict=True):
         options = {"groups": new_groups, **options}

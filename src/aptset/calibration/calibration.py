@@ -13,15 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.calibration.merging import merged
-from aptset.calibration.request import (
-    NAME,
-    Request,
-    mask_of_one_model,
-    p_values_of_one_model,
-    prepare,
-    sets_like_input,
-    sets_of_one_model,
-)
+from aptset.calibration.request import Request, prepare, sets_like_input
 from aptset.conformal.checks import check_level_offered, check_offers
 from aptset.conformal.clusters import clusters_in_words, promise_about, promised
 from aptset.conformal.importance import effective_in_words
@@ -224,8 +216,8 @@ class Calibration:
             refuse_foreign_keywords("predict_set", foreign)
         levels, is_sequence = check_alphas(alpha, assurance)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
-        rows, cells, mass, may_be_empty = prepare(self, self._formula, probabilities, request, levels)
-        sets = sets_of_one_model(self.held_out, rows, cells, levels, self.classes, may_be_empty, NAME, mass)
+        placed, may_be_empty = prepare(self, self._formula, probabilities, request, levels)
+        sets = placed.sets(levels, self.classes, may_be_empty)
         if type(probabilities) is not np.ndarray:
             sets = [sets_like_input(of_level, probabilities) for of_level in sets]
         return sets if is_sequence else sets[0]
@@ -258,8 +250,8 @@ class Calibration:
         """
         level = check_level(alpha, assurance)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
-        rows, cells, mass, may_be_empty = prepare(self, self._formula, probabilities, request, [level])
-        mask: NDArray[np.bool_] = mask_of_one_model(self.held_out, rows, cells, level, may_be_empty, NAME, mass)
+        placed, may_be_empty = prepare(self, self._formula, probabilities, request, [level])
+        mask: NDArray[np.bool_] = placed.mask(level, may_be_empty)
         return mask if type(probabilities) is np.ndarray else like_input(mask, probabilities)
 
     def p_values(
@@ -280,8 +272,7 @@ class Calibration:
         its most likely label, whatever its p-value.) For a tensor it is a tensor.
         """
         request = Request(groups, u, ids, normalize, logits, first_row, weights)
-        rows, cells, mass, _ = prepare(self, self._formula, probabilities, request, ())
-        p_values: Floats = p_values_of_one_model(self.held_out, rows, cells, NAME, mass)
+        p_values: Floats = prepare(self, self._formula, probabilities, request, ())[0].p_values()
         return p_values if type(probabilities) is np.ndarray else like_input(p_values, probabilities)
 
     def sets_and_p_values(
@@ -313,11 +304,9 @@ class Calibration:
         """
         level = check_level(alpha, assurance)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
-        rows, cells, mass, may_be_empty = prepare(self, self._formula, probabilities, request, [level])
-        rows = rows.seeded()
-        (sets,) = sets_of_one_model(self.held_out, rows, cells, [level], self.classes, may_be_empty, NAME, mass)
-        p_values = p_values_of_one_model(self.held_out, rows, cells, NAME, mass)
-        return sets_like_input(sets, probabilities), like_input(p_values, probabilities)
+        placed, may_be_empty = prepare(self, self._formula, probabilities, request, [level])
+        (sets,) = (placed := placed.seeded()).sets([level], self.classes, may_be_empty)
+        return sets_like_input(sets, probabilities), like_input(placed.p_values(), probabilities)
 
     @property
     def effective_size(self) -> float | dict[Any, float]:
@@ -419,10 +408,9 @@ class Calibration:
         ([0], [0.95], [1.0])
         """
         request = Request(groups, u, ids, normalize, logits, first_row, weights)
-        rows, cells, mass, _ = prepare(self, self._formula, on_host(probabilities), request, ())
-        assert isinstance(rows, Rows)
-        p_values = p_values_of_one_model(self.held_out, rows, cells, NAME, mass)
-        return confidence_of(p_values, rows.probabilities, self.classes)
+        placed, _ = prepare(self, self._formula, on_host(probabilities), request, ())
+        assert isinstance(placed.rows, Rows)
+        return confidence_of(placed.p_values(), placed.rows.probabilities, self.classes)
 
     def merge(self, other: Calibration) -> Calibration:
         """Join with a calibration of the same score on other rows: as if all rows had been calibrated at once.

@@ -15,14 +15,12 @@ from aptset.calibration.adaptive_level import Law, Shown, Track, check_count, ch
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.online_state import Numbering, State, WaitingRows, first_scores, read_state, write_state
 from aptset.calibration.request import (
-    NAME,
+    PlacedRows,
     Request,
     content_seeds,
-    mask_of_one_model,
     new_rows,
     scores_of_labels,
     sets_like_input,
-    sets_of_one_model,
 )
 from aptset.conformal.histogram import FixedThresholds
 from aptset.core import validate
@@ -274,8 +272,8 @@ class Online:
         label comes; False only looks, for rows that are asked about again and again.
         """
         asked, may_be_empty = self._asked(probabilities, groups, u, ids, (normalize, logits), allow_empty)
-        classes, levels = self.calibration.classes, [self._state.law.alpha]
-        (sets,) = sets_of_one_model(self._known(), asked.rows, asked.groups, levels, classes, may_be_empty, NAME)
+        placed = PlacedRows(self._known(), asked.rows, asked.groups)
+        (sets,) = placed.sets([self._state.law.alpha], self.calibration.classes, may_be_empty)
         self._remember(asked, "set", remember)
         answer: PredictionSets = sets_like_input(sets, probabilities)
         return answer
@@ -294,8 +292,7 @@ class Online:
     ) -> NDArray[np.bool_]:
         """Return the prediction sets as a boolean matrix, (rows, classes); as :meth:`predict_set` otherwise."""
         asked, may_be_empty = self._asked(probabilities, groups, u, ids, (normalize, logits), allow_empty)
-        level = self._state.law.alpha
-        mask = mask_of_one_model(self._known(), asked.rows, asked.groups, level, may_be_empty, NAME)
+        mask = PlacedRows(self._known(), asked.rows, asked.groups).mask(self._state.law.alpha, may_be_empty)
         self._remember(asked, "mask", remember)
         answer: NDArray[np.bool_] = like_input(mask, probabilities)
         return answer

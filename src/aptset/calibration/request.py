@@ -6,7 +6,7 @@ Arrays are answered by arrays and tensors by tensors, on the device where the qu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -118,20 +118,6 @@ class Request(NamedTuple):
     allow_empty: bool | None = None
 
 
-def prepare(
-    face: Calibration, formula: Formula, probabilities: Any, request: Request, levels: Sequence[Level]
-) -> tuple[Rows | OnDevice, Ids | None, Whole | None, bool]:
-    """Return the rows, cells and masses that one model is asked about, and whether sets may be empty.
-
-    Without levels nothing is said about too few samples. A mass of None is one for each row.
-    """
-    rows, _, matrix = new_rows(face, formula, probabilities, request)
-    cells, mass = face.held_out.place(request.groups, request.weights, len(matrix), levels)
-    if request.allow_empty is None:
-        return rows, cells, mass, face.allow_empty
-    return rows, cells, mass, validate.flag(request.allow_empty, "allow_empty")
-
-
 def new_rows(
     face: Face,
     formula: Formula,
@@ -222,6 +208,10 @@ def sets_of(chosen: Sequence[Set], classes: NDArray[Any]) -> list[PredictionSets
 class RowsElsewhere(Protocol):
     """Rows that are not numpy's, and answer for themselves where they lie."""
 
+    def seeded(self) -> Any:
+        """Return rows with seeds that are worked out, if that helps."""
+        ...
+
     def sets(
         self, held_out: Any, ids: Ids | None, alphas: Sequence[Level], classes: NDArray[Any], allow_empty: bool
     ) -> list[Any]:
@@ -237,78 +227,86 @@ class RowsElsewhere(Protocol):
         ...
 
 
-def sets_of_one_model(
-    held_out: Thresholds,
-    rows: Rows | RowsElsewhere,
-    ids: Ids | None,
-    alphas: Sequence[Level],
-    classes: NDArray[Any],
-    allow_empty: bool,
-    name: str,
-    mass: Whole | None = None,
-) -> list[PredictionSets]:
-    """Return the sets at each level under the only model: the shape of the thresholds decides which loop is run."""
-    if not isinstance(rows, Rows):
-        return rows.sets(held_out, ids, alphas, classes, allow_empty)
-    selection = select(rows, _wanted(held_out, ids, alphas, mass), 0 if allow_empty else 1)
-    if selection.first_bad >= 0:
-        check_rows(rows.probabilities, selection.first_bad, name, rows.normalize, rows.tolerance)
-    return sets_of(selection.sets, classes)
+@dataclass(frozen=True)
+class PlacedRows:
+    """New rows under one model, with the cells and the masses that they have in a measure.
 
-
-def _wanted(
-    held_out: Thresholds, ids: Ids | None, levels: Sequence[Level], mass: Whole | None
-) -> Floats | Callable[[int, int], Floats]:
-    """Return the thresholds of rows, (levels, 1 or rows, 1 or labels), or where both have their own, what makes them.
-
-    Those of every label of every row might not fit into memory.
+    A mass of None is one for each row. ``name`` is what people call the probabilities.
     """
-    cells = held_out.index(ids)
-    shape = cells.shape if mass is None else np.broadcast_shapes(cells.shape, mass.shape)
-    if min(shape) == 1:
-        return held_out.thresholds(levels, cells, mass)
 
-    def of_block(start: int, stop: int) -> Floats:
-        own = None if mass is None else rows_of(mass, start, stop)
-        return held_out.thresholds(levels, rows_of(cells, start, stop), own)
+    held_out: Thresholds
+    rows: Rows | RowsElsewhere
+    ids: Ids | None
+    mass: Whole | None = None
+    name: str = NAME
 
-    return of_block
+    def sets(self, levels: Sequence[Level], classes: NDArray[Any], allow_empty: bool) -> list[Any]:
+        """Return the sets at each level: the shape of the thresholds decides which loop is run."""
+        rows = self.rows
+        if not isinstance(rows, Rows):
+            return rows.sets(self.held_out, self.ids, levels, classes, allow_empty)
+        selected = select(rows, self._thresholds(levels), 0 if allow_empty else 1)
+        if selected.first_bad >= 0:
+            check_rows(rows.probabilities, selected.first_bad, self.name, rows.normalize, rows.tolerance)
+        return sets_of(selected.sets, classes)
+
+    def mask(self, level: Level, allow_empty: bool) -> Any:
+        """Return the sets at one level as a boolean matrix."""
+        rows = self.rows
+        if not isinstance(rows, Rows):
+            return rows.mask(self.held_out, self.ids, level, allow_empty)
+        min_size, thresholds = 0 if allow_empty else 1, self._thresholds([level])
+        if isinstance(thresholds, np.ndarray):
+            flags, first_bad = masks(rows, thresholds[0], min_size)
+        else:
+            selected = select(rows, thresholds, min_size)
+            flags, first_bad = mask_of(selected, rows.n_columns), selected.first_bad
+        check_rows(rows.probabilities, first_bad, self.name, rows.normalize, rows.tolerance)
+        return flags
+
+    def seeded(self) -> PlacedRows:
+        """Return the same with seeds that are worked out, for whoever asks several things about the rows."""
+        return replace(self, rows=self.rows.seeded())
+
+    def p_values(self) -> Any:
+        """Return the p-value of every label."""
+        rows, held_out = self.rows, self.held_out
+        if held_out.overlapping is not None or (held_out.p_values is None and isinstance(rows, Rows)):
+            check_offers(held_out, "p_values")
+        if not isinstance(rows, Rows):
+            if not held_out.folds:
+                refuse_on_device()
+            return rows.p_values(held_out, self.ids)
+        p_values, first_bad = held_out.p_values(rows, self.ids, self.mass)
+        check_rows(rows.probabilities, first_bad, self.name, rows.normalize, rows.tolerance)
+        return p_values
+
+    def _thresholds(self, levels: Sequence[Level]) -> Floats | Callable[[int, int], Floats]:
+        """Return thresholds, (levels, 1 or rows, 1 or labels), or where both have their own, what makes them.
+
+        Those of every label of every row might not fit into memory.
+        """
+        held_out, mass, cells = self.held_out, self.mass, self.held_out.index(self.ids)
+        if min(cells.shape if mass is None else np.broadcast_shapes(cells.shape, mass.shape)) == 1:
+            return held_out.thresholds(levels, cells, mass)
+
+        def of_block(start: int, stop: int) -> Floats:
+            own = None if mass is None else rows_of(mass, start, stop)
+            return held_out.thresholds(levels, rows_of(cells, start, stop), own)
+
+        return of_block
 
 
-def mask_of_one_model(
-    held_out: Thresholds,
-    rows: Rows | RowsElsewhere,
-    ids: Ids | None,
-    alpha: Level,
-    allow_empty: bool,
-    name: str,
-    mass: Whole | None = None,
-) -> Any:
-    """Return the sets at one level under the only model as a boolean matrix."""
-    if not isinstance(rows, Rows):
-        return rows.mask(held_out, ids, alpha, allow_empty)
-    min_size, wanted = 0 if allow_empty else 1, _wanted(held_out, ids, [alpha], mass)
-    if isinstance(wanted, np.ndarray):
-        flags, first_bad = masks(rows, wanted[0], min_size)
-    else:
-        selection = select(rows, wanted, min_size)
-        flags, first_bad = mask_of(selection, rows.n_columns), selection.first_bad
-    check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
-    return flags
+def prepare(
+    face: Calibration, formula: Formula, probabilities: Any, request: Request, levels: Sequence[Level]
+) -> tuple[PlacedRows, bool]:
+    """Return new rows as one model is asked about them, and whether sets may be empty.
 
-
-def p_values_of_one_model(
-    held_out: Thresholds, rows: Rows | RowsElsewhere, ids: Ids | None, name: str, mass: Whole | None = None
-) -> Any:
-    """Return the p-value of every label under the only model."""
-    if held_out.overlapping is not None:
-        check_offers(held_out, "p_values")
-    if not isinstance(rows, Rows):
-        if not held_out.folds:
-            refuse_on_device()
-        return rows.p_values(held_out, ids)
-    if held_out.p_values is None:
-        check_offers(held_out, "p_values")
-    p_values, first_bad = held_out.p_values(rows, ids, mass)
-    check_rows(rows.probabilities, first_bad, name, rows.normalize, rows.tolerance)
-    return p_values
+    Without levels nothing is said about too few samples.
+    """
+    rows, _, matrix = new_rows(face, formula, probabilities, request)
+    ids, mass = face.held_out.place(request.groups, request.weights, len(matrix), levels)
+    allow_empty = face.allow_empty
+    if request.allow_empty is not None:
+        allow_empty = validate.flag(request.allow_empty, "allow_empty")
+    return PlacedRows(face.held_out, rows, ids, mass), allow_empty

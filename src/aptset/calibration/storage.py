@@ -38,8 +38,7 @@ from aptset.core.store import (
     write,
 )
 from aptset.scores import Score
-from aptset.scores.stored import check_counted_classes, describe_score
-from aptset.scores.stored import find_score as find_score  # the command line asks for it here
+from aptset.scores.stored import check_counted_classes, describe_score, find_score
 
 if TYPE_CHECKING:
     pass

@@ -14,10 +14,11 @@ import numpy as np
 
 from aptset import Acceptance, AcceptanceThreshold, Calibration
 from aptset.calibration.calibrate import load_calibration
-from aptset.calibration.storage import STORE, find_score, read_calibration
+from aptset.calibration.storage import STORE, read_calibration
 from aptset.conformal.clusters import promise_about
 from aptset.conformal.scheme import Promises
 from aptset.core.store import stored_kind
+from aptset.scores.stored import find_score
 
 
 def check_one_model(path: Path, calibration: Any) -> Any:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import _num_samples
 
 from aptset import AcceptanceThreshold, Calibration, CrossCalibration, PredictionSets
 from aptset.calibration.formulas import Confidence, confidence_of
-from aptset.calibration.request import p_values_of_one_model, sets_of_one_model
+from aptset.calibration.request import PlacedRows
 from aptset.calibration.request import sets_of as prediction_sets
 from aptset.conformal.aggregation import Tally, chunks, on_mean_grid
 from aptset.conformal.clusters import promise_about
@@ -277,13 +277,13 @@ class Fitted:
         """Return the sets at each level of samples that the models were asked about."""
         held_out, ids, classes, mass = self.held_out, samples.ids, self.rule.classes, samples.mass
         if isinstance(said, Rows):
-            return sets_of_one_model(held_out, said, ids, levels, classes, allow_empty, OF_ESTIMATOR, mass)
+            return PlacedRows(held_out, said, ids, mass, OF_ESTIMATOR).sets(levels, classes, allow_empty)
         return prediction_sets(said.sets(held_out, ids, levels, allow_empty, mass), classes)
 
     def p_values_of(self, samples: Samples, said: Rows | Tally) -> Floats:
         """Return the p-values of samples that the models were asked about."""
         if isinstance(said, Rows):
-            p_values: Floats = p_values_of_one_model(self.held_out, said, samples.ids, OF_ESTIMATOR, samples.mass)
+            p_values: Floats = PlacedRows(self.held_out, said, samples.ids, samples.mass, OF_ESTIMATOR).p_values()
             return p_values
         return said.p_values(self.held_out, samples.ids, samples.mass)
 
