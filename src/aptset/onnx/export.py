@@ -12,9 +12,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from aptset.calibration.calibration import Calibration
-from aptset.calibration.cross_calibration import CrossCalibration
-from aptset.conformal.measure import Measure, Thresholds
+from aptset import Calibration, CrossCalibration
 from aptset.core import validate
 from aptset.core.files import atomic_write
 from aptset.core.labels import columns_of, plain_value
@@ -23,20 +21,9 @@ from aptset.core.matrix import tolerance_of
 from aptset.core.randomization import MANY_COPIES, warn_of_shared_chance
 from aptset.kernels.formula import Formula, OwnMass
 from aptset.kernels.p_value_rounding import by_counts
-from aptset.onnx.joining import (
-    LOWEST_OPSET,
-    Host,
-    add_input,
-    add_numbers_of_groups,
-    alone,
-    behind,
-    finish,
-    opset_of,
-    placed,
-)
-from aptset.onnx.sets import GraphSettings, Search, Sets, sets_of
-from aptset.onnx.tracing import Graph, Value, type_code
-from aptset.scores.conformity import formula_of
+from aptset.onnx.joining import LOWEST_OPSET, Host, alone, behind, conversion_of, finish
+from aptset.onnx.sets import GraphSettings, Search, Sets, write_sets
+from aptset.onnx.tracing import Value
 
 _DTYPES = ("float16", "float32", "float64")
 
@@ -122,7 +109,7 @@ def export(
     names = _group_names(asked.calibration.held_out)
     host = _host(asked, model, output, soft, dtype, opset)
     settings = _settings(asked, formula, names, host, soft, normalize, allow_empty, with_p_values, in_order)
-    sets, graph = _written(settings, asked, host, u, names)
+    sets, graph = write_sets(settings, host, asked.columns, u == "input", names)
     finish(host, graph, _outputs(sets, asked), _properties(asked, u, names))
     _warn(asked, u)
     with atomic_write(path) as file:
@@ -165,7 +152,7 @@ def _asked(source: Any, alpha: Any, assurance: Any) -> _Asked:
 
 def _formula_of(calibration: Calibration) -> Formula:
     """Return the score as a formula that can be written as a graph; refuse what sets depend on besides the row."""
-    formula, held_out = formula_of(calibration.conformity), calibration.held_out
+    formula, held_out = calibration._formula, calibration.held_out
     way_out = "call calibration.predict_mask in Python"
     if formula.weights is None and not isinstance(formula.fast, OwnMass):
         raise ValueError(
@@ -206,7 +193,7 @@ def _check_randomness(calibration: Calibration, u: str) -> None:
 def _host(asked: _Asked, model: Any, output: str | None, logits: bool, dtype: str, opset: int) -> Host:
     n_columns = len(asked.calibration.classes) if asked.columns is None else len(asked.columns)
     if asked.classifier is not None:
-        model = _conversion(asked.classifier, model)
+        model = conversion_of(asked.classifier, model)
     if model is not None:
         return behind(model, output, n_columns)
     kind = np.dtype(validate.one_of(dtype, _DTYPES, "dtype"))
@@ -216,46 +203,7 @@ def _host(asked: _Asked, model: Any, output: str | None, logits: bool, dtype: st
     return alone("logits" if logits else "probabilities", kind, n_columns, number)
 
 
-def _conversion(classifier: Any, model: Any) -> Any:
-    """Return the converted model of a classifier: what was passed, what a function makes of it, or by skl2onnx."""
-    is_function = callable(model) and not hasattr(model, "model_proto")
-    if model is not None and not is_function:
-        return model
-    from sklearn.frozen import FrozenEstimator
-
-    from aptset.estimator.models import LabelledModel
-
-    estimator = classifier.models_[0]
-    while isinstance(estimator, LabelledModel | FrozenEstimator):  # which no converter knows
-        estimator = estimator.model if isinstance(estimator, LabelledModel) else estimator.estimator
-    return model(estimator) if is_function else _by_skl2onnx(estimator)
-
-
-def _by_skl2onnx(estimator: Any) -> onnx.ModelProto:
-    try:
-        from skl2onnx import to_onnx
-
-        first_row = np.zeros((1, estimator.n_features_in_), dtype=np.float32)
-        return to_onnx(estimator, first_row, target_opset={"": LOWEST_OPSET, "ai.onnx.ml": 3})
-    except Exception as error:  # it is not installed, or does not know the model
-        why = " ".join(f"{type(error).__name__}: {error}".split())[:120]
-        raise ValueError(
-            f"model must be passed here: skl2onnx could not convert the {type(estimator).__name__} ({why}). Pass "
-            "model=..., a converted one, or a function that converts the fitted model, by onnxmltools for instance."
-        ) from error
-
-
-def _features(host: Host) -> tuple[str, np.dtype[Any], int]:
-    """Return what a classifier hashes: the features of its model."""
-    if host.features is None:
-        raise ValueError(
-            "model must have one input, a matrix (rows, features) of floats: the classifier draws u, and breaks ties, "
-            "from the features of a row. Convert it with one input, or calibrate on probabilities (aptset.calibrate)."
-        )
-    return host.features
-
-
-def _group_names(held_out: Thresholds) -> list[Any]:
+def _group_names(held_out: Any) -> list[Any]:
     """Return the names of the groups of rows; nothing where rows have none."""
     groups = held_out.groups
     if not groups.by_row:
@@ -270,12 +218,11 @@ def _group_names(held_out: Thresholds) -> list[Any]:
     return names
 
 
-def _cells(held_out: Thresholds, names: list[Any]) -> NDArray[np.int64]:
+def _cells(held_out: Any, names: list[Any]) -> NDArray[np.int64]:
     """Return the cell of each label in each group of rows, (groups, 1 or labels), and last in one never seen."""
-    if held_out.groups.by_label_alone:
-        return held_out.index(None).astype(np.int64)
     ids = np.append(np.arange(len(names)), -1) if names else np.zeros(1)
-    return held_out.index(ids.astype(np.int32)).astype(np.int64)
+    cells = held_out.index(None if held_out.groups.by_label_alone else ids.astype(np.int32))
+    return np.asarray(cells, dtype=np.int64)
 
 
 def _settings(
@@ -292,6 +239,7 @@ def _settings(
     """Return what is baked into the graph."""
     calibration, held_out = asked.calibration, asked.calibration.held_out
     cells = _cells(held_out, names)
+    thresholds = held_out.thresholds(asked.levels, cells, held_out.test_mass(None, 1))
     may_be_empty = validate.flag(allow_empty, "allow_empty", calibration.allow_empty)
     return GraphSettings(
         formula=formula,
@@ -302,7 +250,7 @@ def _settings(
         logits=logits,
         normalize=validate.flag(normalize, "normalize", calibration.normalize),
         min_size=0 if may_be_empty else 1,
-        thresholds=_thresholds(held_out, asked, cells),
+        thresholds=thresholds if asked.is_sequence else thresholds[0],
         search=_search(held_out) if p_values else None,
         cells=np.where(cells < 0, len(held_out.groups.names), cells),
         steady=asked.classifier is not None and host.dtype == np.float64,
@@ -310,19 +258,15 @@ def _settings(
     )
 
 
-def _thresholds(held_out: Thresholds, asked: _Asked, cells: NDArray[np.int64]) -> NDArray[np.float64]:
-    of_levels = held_out.thresholds(asked.levels, cells, held_out.test_mass(None, 1))
-    return of_levels if asked.is_sequence else of_levels[0]
-
-
-def _search(held_out: Thresholds) -> Search:
+def _search(held_out: Any) -> Search:
     """Return the scores of each cell, in which p-values are looked for."""
-    if not isinstance(held_out, Measure) or held_out.is_weighted:
+    folds = getattr(held_out, "folds", None)  # which a calibration without scores has not
+    if folds is None or held_out.is_weighted:
         raise ValueError(
             "p_values must be False here: they are searched in scores that all count the same, and this calibration "
             "has weights, clusters or no scores. Call calibration.p_values in Python."
         )
-    (fold,) = held_out.folds
+    (fold,) = folds
     sizes = [*np.diff(fold.offsets).tolist(), 0]  # and a cell never seen
     width = 1 << max(sizes).bit_length()
     scores, p_values = (np.full((len(sizes), width), filler) for filler in (np.inf, 1.0))
@@ -330,18 +274,6 @@ def _search(held_out: Thresholds) -> Search:
         scores[cell, :n] = fold.scores[start : start + n]
         p_values[cell, : n + 1] = by_counts(n, np.arange(n + 1))
     return Search(scores.ravel(), p_values.ravel(), width)
-
-
-def _written(settings: GraphSettings, asked: _Asked, host: Host, u: str, names: list[Any]) -> tuple[Sets, Graph]:
-    """Write the graph of the sets, and the inputs that it needs besides those of the model."""
-    graph, features = Graph(opset_of(host.model)), None
-    given = Value(graph, host.given, host.dtype, settings.n_classes)
-    if asked.columns is not None:
-        features = Value(graph, *_features(host))
-        given = placed(given, asked.columns, settings.n_classes)
-    uniforms = Value(graph, add_input(host, "u", type_code(np.float64)), np.float64) if u == "input" else None
-    groups = add_numbers_of_groups(host, graph, names) if names else None
-    return sets_of(settings, given, uniforms, groups, features), graph
 
 
 def _outputs(sets: Sets, asked: _Asked) -> dict[str, tuple[Value, list[Any]]]:

@@ -58,6 +58,35 @@ def behind(model: Any, output: str | None, n_classes: int) -> Host:
     return Host(loaded, name, dtype, _features_of(loaded))
 
 
+def conversion_of(classifier: Any, model: Any) -> Any:
+    """Return the converted model of a classifier: what was passed, what a function makes of it, or by skl2onnx."""
+    is_function = callable(model) and not hasattr(model, "model_proto")
+    if model is not None and not is_function:
+        return model
+    from sklearn.frozen import FrozenEstimator
+
+    from aptset.estimator.models import LabelledModel
+
+    estimator = classifier.models_[0]
+    while isinstance(estimator, LabelledModel | FrozenEstimator):  # which no converter knows
+        estimator = estimator.model if isinstance(estimator, LabelledModel) else estimator.estimator
+    return model(estimator) if is_function else _by_skl2onnx(estimator)
+
+
+def _by_skl2onnx(estimator: Any) -> onnx.ModelProto:
+    try:
+        from skl2onnx import to_onnx
+
+        first_row = np.zeros((1, estimator.n_features_in_), dtype=np.float32)
+        return to_onnx(estimator, first_row, target_opset={"": LOWEST_OPSET, "ai.onnx.ml": 3})
+    except Exception as error:  # it is not installed, or does not know the model
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+        raise ValueError(
+            f"model must be passed here: skl2onnx could not convert the {type(estimator).__name__} ({why}). Pass "
+            "model=..., a converted one, or a function that converts the fitted model, by onnxmltools for instance."
+        ) from error
+
+
 def _loaded(model: Any) -> ModelProto:
     """Return a copy of a model that came as one, or as the path of a file."""
     if isinstance(model, str | Path):
@@ -136,6 +165,16 @@ def _features_of(model: ModelProto) -> tuple[str, np.dtype[Any], int] | None:
     if dtype is None or len(shape) != 2 or shape[1] <= 0:
         return None
     return inputs[0].name, dtype, shape[1]
+
+
+def hashed_features(host: Host) -> tuple[str, np.dtype[Any], int]:
+    """Return what a classifier hashes: the features of its model."""
+    if host.features is None:
+        raise ValueError(
+            "model must have one input, a matrix (rows, features) of floats: the classifier draws u, and breaks ties, "
+            "from the features of a row. Convert it with one input, or calibrate on probabilities (aptset.calibrate)."
+        )
+    return host.features
 
 
 def _names(infos: Any) -> list[str]:

@@ -26,6 +26,7 @@ from aptset.kernels.formula import (
 from aptset.kernels.rowhash import GOLDEN, column_keys, hash_words, mix, seeds_of, ties, uniforms
 from aptset.kernels.rows import PREDICTION
 from aptset.kernels.softmax import softmax
+from aptset.onnx.joining import Host, add_input, add_numbers_of_groups, hashed_features, opset_of, placed
 from aptset.onnx.tracing import (
     ONNX,
     WIDE,
@@ -36,6 +37,7 @@ from aptset.onnx.tracing import (
     floats_of,
     looked_up,
     nearest,
+    type_code,
     where,
     words_of,
 )
@@ -95,8 +97,28 @@ class Sets(NamedTuple):
     p_values: Value | None
 
 
-def sets_of(settings: GraphSettings, given: Traced, u: Traced, groups: Traced, features: Traced) -> Sets:
-    """Write the graph.
+def write_sets(
+    settings: GraphSettings, host: Host, columns: NDArray[np.int64] | None, is_u_given: bool, names: list[Any]
+) -> tuple[Sets, Graph]:
+    """Write the graph of the sets, and the inputs that it needs besides those of the model.
+
+    ``columns`` are the places of the model's classes, where it is that of a classifier, which hashes features;
+    ``names`` are those of the groups of rows.
+    """
+    graph, features, u, groups = Graph(opset_of(host.model)), None, None, None
+    given = Value(graph, host.given, host.dtype, settings.n_classes)
+    if columns is not None:
+        features = Value(graph, *hashed_features(host))
+        given = placed(given, columns, settings.n_classes)
+    if is_u_given:
+        u = Value(graph, add_input(host, "u", type_code(np.float64)), np.float64)
+    if names:
+        groups = add_numbers_of_groups(host, graph, names)
+    return _sets_of(settings, given, u, groups, features), graph
+
+
+def _sets_of(settings: GraphSettings, given: Traced, u: Traced, groups: Traced, features: Traced) -> Sets:
+    """Return the outputs.
 
     ``given`` are probabilities or logits, (rows, classes); ``u`` one number per row, if it is an input; ``groups`` the
     number of the group of each row, if rows have groups; ``features`` what is hashed, if it is not ``given``.
