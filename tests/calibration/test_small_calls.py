@@ -35,8 +35,15 @@ def trace(work):
 @pytest.mark.parametrize("verb", ["predict_set", "predict_mask", "p_values"])
 def test_few_calls_in_few_files(verb):
     calls = trace(lambda: getattr(CALIBRATION, verb)(P[:100]))
-    assert len(calls) <= 44
+    assert len(calls) <= 34
     assert len({file for file, _ in calls}) <= 10
+
+
+def test_calibrate_in_few_calls():
+    calls = trace(lambda: aptset.calibrate(P[:300], P[:300].argmax(axis=1), random_state=0))
+    named = [(file, name) for file, name in calls if not name.startswith("<")]  # comprehensions are not calls
+    assert len(named) <= 45
+    assert len({file for file, _ in named}) <= 12
 
 
 @pytest.mark.parametrize("kind", ["int8", "uint16", "int64", "bool", "U3", "object"])

@@ -6,11 +6,10 @@ are in :mod:`aptset.calibration.acceptance_threshold`, with their proofs in docs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from fractions import Fraction
-from math import ceil, inf
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +22,23 @@ from aptset.calibration.acceptance_rows import (
     Reading,
     cells_of,
     check_confidence,
+    check_exact,
     check_matrix,
     check_numbers,
     check_wrong,
     look_at,
     look_at_new,
+    warn_of_batches,
 )
 from aptset.calibration.acceptance_threshold import (
     ALL,
     AcceptanceThreshold,
+    Boundary,
     Level,
     automatic,
     band,
     batch_bound,
     bonferroni,
-    rows_needed,
     sequence,
 )
 from aptset.calibration.request import take_ids
@@ -45,12 +46,16 @@ from aptset.core import validate
 from aptset.core.groups import Groups
 from aptset.core.randomization import Randomization, fingerprint_of
 from aptset.core.tables import Display
-from aptset.core.validate import draw_key, flag, number, one_of, share, warn_caller
+from aptset.core.validate import draw_key, flag, number, one_of, warn_caller
 from aptset.kernels.formula import Floats
 from aptset.kernels.rows import CALIBRATION
 
-_METHODS = {"auto": automatic, "band": band, "sequence": sequence, "bonferroni": bonferroni}
-_LEAST_ERRORS = 5  # that a batch should allow: below, its rate counts batches in which nothing is acted on
+_METHODS: dict[str, Callable[..., Boundary]] = {
+    "auto": automatic,
+    "band": band,
+    "sequence": sequence,
+    "bonferroni": bonferroni,
+}
 
 
 def learn_acceptance(
@@ -233,7 +238,7 @@ class Acceptance:
         act, wrong_rows = np.zeros(n_rows, dtype=np.bool_), self.confidences[self.is_wrong]
         budgets = self._budgets(error)
         if budgets.keys() == {None}:
-            _warn_of_batches({"": (self.n, n_rows, budgets[None])})
+            warn_of_batches({"": (self.n, n_rows, budgets[None])})
             return looked.confidence > batch_bound(wrong_rows, self.n, looked.confidence, budgets[None])
         cells, own = self.reading.cells(looked, guesses, groups), self._own_cells()
         said = {}
@@ -244,12 +249,12 @@ class Acceptance:
             act[rows] = new > batch_bound(wrong_rows[own_rows[self.is_wrong]], n, new, of_cell)
             if len(rows):
                 said[f" of {name!r}"] = (n, len(rows), of_cell)
-        _warn_of_batches(said)
+        warn_of_batches(said)
         return act
 
     def above_in_batch(self, confidence: Floats, error: float) -> NDArray[np.bool_]:
         """Return which rows of a batch are acted on, given their confidences; without a word about small batches."""
-        wrong_rows, one = self.confidences[self.is_wrong], _exact(error, "error", "")
+        wrong_rows, one = self.confidences[self.is_wrong], check_exact(error, "error", "")
         return np.asarray(confidence > batch_bound(wrong_rows, self.n, confidence, one))
 
     def threshold(
@@ -286,7 +291,7 @@ class Acceptance:
         AcceptanceThreshold
         """
         make = _METHODS[one_of(method, tuple(_METHODS), "method")]
-        delta = 1 - _exact(assurance, "assurance", "For 90 % pass assurance=0.9.")
+        delta = 1 - check_exact(assurance, "assurance", "For 90 % pass assurance=0.9.")
         options = (delta,) if start is None else (delta, _check_start(start, method))
         budgets, own = self._budgets(error), self._own_cells()
         if flag(all_at_once, "all_at_once"):
@@ -295,28 +300,13 @@ class Acceptance:
         levels = {}
         for cell, of_cell in budgets.items():
             rows = slice(None) if cell is None else np.flatnonzero(own == cell)
-            levels[ALL if cell is None else names[cell]] = self._at(rows, of_cell, options[0], make, options)
+            of_rows = (self.confidences[rows], self.u[rows], self.is_wrong[rows])
+            levels[ALL if cell is None else names[cell]] = Level.of(*of_rows, of_cell, make, options)
         needed = [one.reason for one in levels.values() if one.is_short]
         if needed:
-            warn_caller(needed[0] + _of_more(levels, needed))
+            several = "" if levels.keys() == {ALL} else f" (in {len(needed)} of {len(levels)} groups)"
+            warn_caller(needed[0] + several)
         return AcceptanceThreshold(self.reading, float(1 - delta), bool(all_at_once), levels)
-
-    def _at(self, rows: Any, error: Fraction, delta: Fraction, make: Any, options: tuple[Fraction, ...]) -> Level:
-        """Return the threshold of the rows of one group."""
-        confidences, u, is_wrong = self.confidences[rows], self.u[rows], self.is_wrong[rows]
-        n, needed = len(confidences), rows_needed(error, delta)
-        if n < needed:
-            reason = f"no row can be decided: {n} rows, at least {needed} are needed even if none is wrong"
-            return Level(inf, 1.0, 0, n, 0, error, reason, True)
-        rank = make(n, error, *options).rank(is_wrong)
-        n_wrong = int(np.count_nonzero(is_wrong[:rank]))
-        if rank == 0:
-            reason = f"no row can be decided: too many of the most confident of {n} rows are wrong"
-            return Level(inf, 1.0, 0, n, 0, error, reason)
-        if rank == n:
-            return Level(-inf, 0.0, n, n, n_wrong, error, "every row can be decided")
-        reason = f"the {rank} most confident of {n} rows can be decided"
-        return Level(float(confidences[rank]), float(u[rank]), rank, n, n_wrong, error, reason)
 
     def curve(self, backend: Any = "pandas") -> Any:
         """Return a table of the share of rows that are acted on and the share of these that are wrong: estimates.
@@ -348,7 +338,7 @@ class Acceptance:
         one, two = self.reading, other.reading
         same = {
             "confidence": one.confidence == two.confidence,
-            "classes": _equal(one.classes, two.classes),
+            "classes": np.array_equal(np.asarray(one.classes), np.asarray(two.classes)),
             "groups and guesses": one.by == two.by,
             "key (random_state)": one.key == two.key,
             "where u comes from (u, ids)": one.chance.source == two.chance.source,
@@ -389,7 +379,7 @@ class Acceptance:
         """Return the error of each group, by number, or the one of all rows under None."""
         names = self.reading.groups.names
         if not isinstance(error, Mapping):
-            one = _exact(error, "error", "For at most 5 % pass error=0.05.")
+            one = check_exact(error, "error", "For at most 5 % pass error=0.05.")
             return dict.fromkeys(range(len(names)), one) if self.reading.by == "group" else {None: one}
         if self.reading.by == "none":
             raise ValueError("error must be one number: neither guesses nor groups came when the rule was learned.")
@@ -399,15 +389,7 @@ class Acceptance:
             what = f"got {unknown[0]!r}" if unknown else "it is empty"
             each = "groups" if self.reading.by == "group" else "predicted labels"
             raise ValueError(f"error must have a number for some of the {each} {list(names)[:6]}; {what}.")
-        return {numbers[name]: _exact(one, "error", "It is the share for each.") for name, one in error.items()}
-
-
-def _exact(value: Any, name: str, way_out: str) -> Fraction:
-    """Return the exact decimal of a share that the user wrote."""
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value[()]
-    share(float(value) if isinstance(value, Decimal) else value, name, way_out=way_out)
-    return Fraction(value) if isinstance(value, Fraction | Decimal) else Fraction(str(value))
+        return {numbers[name]: check_exact(one, "error", "It is the share for each.") for name, one in error.items()}
 
 
 def _check_start(start: Any, method: str) -> Fraction:
@@ -415,35 +397,3 @@ def _check_start(start: Any, method: str) -> Fraction:
         raise ValueError(f"start must be left out with method={method!r}. Pass method='sequence'.")
     number(start, "start", "in (0, 1], a share of the rows", lambda part: 0 < part <= 1)
     return Fraction(str(start))
-
-
-def _warn_of_batches(said: dict[str, tuple[int, int, Fraction]]) -> None:
-    """Say that rows are too few for anything to be acted on, or a batch too small for its rate to mean much."""
-    short = {who: (n, error) for who, (n, _, error) in said.items() if n + 1 < 1 / error}
-    if short:
-        who, (n, error) = next(iter(short.items()))
-        warn_caller(
-            f"no row{who} can be decided: {n} rows, at least {ceil(1 / error) - 1} are needed even if none is wrong"
-            + _and_more(len(short))
-        )
-    small = {who: (m, error) for who, (_, m, error) in said.items() if m * error < _LEAST_ERRORS}
-    if small:
-        who, (m, error) = next(iter(small.items()))
-        warn_caller(
-            f"a batch of {m} rows{who} is small for error={float(error):g} (rows times error should be "
-            f"{_LEAST_ERRORS} or more){_and_more(len(small))}: batches in which nothing is acted on count as "
-            "without error, so that rows which are acted on may be wrong far more often. Collect larger batches, or "
-            "use threshold(error=..., assurance=...)."
-        )
-
-
-def _and_more(n: int) -> str:
-    return f" (and {n - 1} more groups)" if n > 1 else ""
-
-
-def _of_more(levels: Mapping[Any, Level], needed: list[str]) -> str:
-    return "" if levels.keys() == {ALL} else f" (in {len(needed)} of {len(levels)} groups)"
-
-
-def _equal(one: Any, other: Any) -> bool:
-    return one is other is None or (one is not None and other is not None and np.array_equal(one, other))

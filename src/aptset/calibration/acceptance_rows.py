@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from math import ceil
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibration.request import NAME, make_rows, scores_of_labels
+from aptset.core import validate
 from aptset.core.devices import on_host
 from aptset.core.groups import EVERYONE, Cells, Groups
 from aptset.core.labels import as_labels, check_labels, check_length, columns_of, distinct, refuse_masked
@@ -274,3 +278,38 @@ def _group_numbers(known: Groups, given: Any, n_rows: int, name: str) -> NDArray
             "every row is left to a person."
         )
     return ids
+
+
+def check_exact(value: Any, name: str, way_out: str) -> Fraction:
+    """Return the exact decimal of a share that the user wrote."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    validate.share(float(value) if isinstance(value, Decimal) else value, name, way_out=way_out)
+    return Fraction(value) if isinstance(value, Fraction | Decimal) else Fraction(str(value))
+
+
+_LEAST_ERRORS = 5  # that a batch should allow: below, its rate counts batches in which nothing is acted on
+
+
+def warn_of_batches(said: dict[str, tuple[int, int, Fraction]]) -> None:
+    """Say that rows are too few for anything to be acted on, or a batch too small for its rate to mean much."""
+    short = {who: (n, error) for who, (n, _, error) in said.items() if n + 1 < 1 / error}
+    if short:
+        who, (n, error) = next(iter(short.items()))
+        warn_caller(
+            f"no row{who} can be decided: {n} rows, at least {ceil(1 / error) - 1} are needed even if none is wrong"
+            + _and_more(len(short))
+        )
+    small = {who: (m, error) for who, (_, m, error) in said.items() if m * error < _LEAST_ERRORS}
+    if small:
+        who, (m, error) = next(iter(small.items()))
+        warn_caller(
+            f"a batch of {m} rows{who} is small for error={float(error):g} (rows times error should be "
+            f"{_LEAST_ERRORS} or more){_and_more(len(small))}: batches in which nothing is acted on count as "
+            "without error, so that rows which are acted on may be wrong far more often. Collect larger batches, or "
+            "use threshold(error=..., assurance=...)."
+        )
+
+
+def _and_more(n: int) -> str:
+    return f" (and {n - 1} more groups)" if n > 1 else ""

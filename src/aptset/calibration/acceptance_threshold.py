@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil, floor, inf, log, log1p
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -215,6 +215,7 @@ def rows_needed(error: Fraction, delta: Fraction) -> int:
     return max(1, ceil(Fraction(log(float(delta) / (1.0 + _ROUNDING))) / Fraction(log1p(-float(error)))))
 
 
+Value = TypeVar("Value")
 ALL = ("all rows",)  # the key of a threshold that is for all: no group has it, since names are plain values
 
 
@@ -229,6 +230,31 @@ class Level(NamedTuple):
     error: Fraction
     reason: str
     is_short: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        confidences: Floats,
+        u: Floats,
+        is_wrong: NDArray[np.bool_],
+        error: Fraction,
+        make: Callable[..., Boundary],
+        options: tuple[Fraction, ...],
+    ) -> Level:
+        """Return the threshold of the rows of one group, most confident first; the first option is delta."""
+        n, needed = len(confidences), rows_needed(error, options[0])
+        if n < needed:
+            reason = f"no row can be decided: {n} rows, at least {needed} are needed even if none is wrong"
+            return cls(inf, 1.0, 0, n, 0, error, reason, True)
+        rank = make(n, error, *options).rank(is_wrong)
+        n_wrong = int(np.count_nonzero(is_wrong[:rank]))
+        if rank == 0:
+            reason = f"no row can be decided: too many of the most confident of {n} rows are wrong"
+            return cls(inf, 1.0, 0, n, 0, error, reason)
+        if rank == n:
+            return cls(-inf, 0.0, n, n, n_wrong, error, "every row can be decided")
+        reason = f"the {rank} most confident of {n} rows can be decided"
+        return cls(float(confidences[rank]), float(u[rank]), rank, n, n_wrong, error, reason)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -255,7 +281,7 @@ class AcceptanceThreshold:
     all_at_once: bool
     levels: Mapping[Any, Level]
 
-    def _each(self, look: Callable[[Level], Any]) -> Any:
+    def _each(self, look: Callable[[Level], Value]) -> Value | dict[Any, Value]:
         several = {group: look(level) for group, level in self.levels.items()}
         return several[ALL] if self.is_one else several
 
@@ -267,38 +293,32 @@ class AcceptanceThreshold:
     @property
     def value(self) -> float | dict[Any, float]:
         """The confidence above which rows are acted on: minus infinity for all of them, infinity for none."""
-        each: float | dict[Any, float] = self._each(lambda level: level.value)
-        return each
+        return self._each(lambda level: level.value)
 
     @property
     def u(self) -> float | dict[Any, float]:
         """Rows at the threshold itself are acted on if their u is above this one."""
-        each: float | dict[Any, float] = self._each(lambda level: level.u)
-        return each
+        return self._each(lambda level: level.u)
 
     @property
     def rows(self) -> int | dict[Any, int]:
         """How many of the calibration rows are above the threshold."""
-        each: int | dict[Any, int] = self._each(lambda level: level.rows)
-        return each
+        return self._each(lambda level: level.rows)
 
     @property
     def share(self) -> float | dict[Any, float]:
         """The share of the calibration rows that are above the threshold: an estimate of what will be decided."""
-        each: float | dict[Any, float] = self._each(lambda level: level.rows / max(1, level.n))
-        return each
+        return self._each(lambda level: level.rows / max(1, level.n))
 
     @property
     def error(self) -> float | dict[Any, float]:
         """The share of wrong rows that is allowed among those that are acted on."""
-        each: float | dict[Any, float] = self._each(lambda level: float(level.error))
-        return each
+        return self._each(lambda level: float(level.error))
 
     @property
     def reason(self) -> str | dict[Any, str]:
         """What can be decided, or why nothing can."""
-        each: str | dict[Any, str] = self._each(lambda level: level.reason)
-        return each
+        return self._each(lambda level: level.reason)
 
     def accept(
         self,

@@ -254,6 +254,11 @@ def _are_sorted(scores: Floats, offsets: NDArray[Any]) -> bool:
 def _threshold_rules(facts: Facts, tensors: Tensors) -> Rules:
     sizes, thresholds = tensors["sizes"], tensors["thresholds"]
     levels = [*map(stored_fraction, facts["levels"])]
+
+    def falls() -> bool:
+        by_level = thresholds[np.argsort([float(level) for level in levels])]
+        return bool((by_level[1:] <= by_level[:-1]).all())
+
     return {
         "its scores_hash must be that of what it holds": lambda: facts["scores_hash"] == hash_of_counts(tensors),
         "its levels must be distinct fractions in (0, 1)": lambda: (
@@ -267,14 +272,8 @@ def _threshold_rules(facts: Facts, tensors: Tensors) -> Rules:
                 thresholds == np.inf, [[rank_at(n, level) > n for n in sizes.tolist()] for level in levels]
             )
         ),
-        "its thresholds must fall where levels rise": lambda: _fall(
-            thresholds[np.argsort([float(level) for level in levels])]
-        ),
+        "its thresholds must fall where levels rise": falls,
     }
-
-
-def _fall(values: Floats) -> bool:
-    return bool((values[1:] <= values[:-1]).all())
 
 
 def _grid_rules(facts: Facts, tensors: Tensors) -> Rules:
