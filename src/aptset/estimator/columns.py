@@ -313,11 +313,9 @@ def _retyped_elsewhere(X: Any, column: ColumnOfFit, kind: str) -> Any:
         cast = values.cast(wanted)
     except Exception:  # each library has errors of its own for values that do not fit
         return None
-    return cast if column.kind not in NUMBERS or _are_equal(cast.to_list(), values.to_list()) else None
-
-
-def _are_equal(one: list[Any], other: list[Any]) -> bool:
-    return all(a == b or (is_missing(a) and is_missing(b)) for a, b in zip(one, other, strict=True))
+    pairs = zip(cast.to_list(), values.to_list(), strict=True)
+    is_same = column.kind not in NUMBERS or all(a == b or (is_missing(a) and is_missing(b)) for a, b in pairs)
+    return cast if is_same else None
 
 
 def are_stored_features(stored: Any) -> bool:

@@ -35,11 +35,11 @@ from aptset.estimator.decisions import Decisions, confidence_and_u
 from aptset.estimator.fitting import Samples, probabilities_of, take, tally_folds
 from aptset.estimator.leave_one_out import LeftOut, mean_of_left_out, tally_left_out
 from aptset.kernels.formula import Floats, Formula
+from aptset.kernels.long_arrays import pointers_of
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, PREDICTION, Rows, find_copies, own_seeds
 from aptset.scores import Score
 from aptset.scores.conformity import formula_of
-from aptset.sets import concatenate
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,14 @@ def _copies_among_first(X: Any, n_rows: int, key: int) -> tuple[int, int]:
         return len(find_copies(row_seeds(take(X, slice(n_block)), key), CALIBRATION).rows), n_block
     except (TypeError, ValueError):  # such rows have ids because of it
         return 0, n_rows
+
+
+def concatenate(parts: list[PredictionSets]) -> PredictionSets:
+    """Put sets over the same classes one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    indptr = pointers_of(np.concatenate([part.sizes for part in parts]))
+    return PredictionSets.trusted(indptr, np.concatenate([part.indices for part in parts]), parts[0].classes)
 
 
 @dataclass(frozen=True)

@@ -76,9 +76,7 @@ class Joined:
     probabilities: Floats  # of the new rows among the training rows
     row: NDArray[np.intp]  # the new row of each pair
     other: NDArray[np.intp]  # and the training row
-    changed: Callable[
-        [int], Floats
-    ]  # from a label that the new row has to the probabilities of the training row of each pair
+    changed: Callable[[int], Floats]  # from the new row's label to the probabilities of each pair's training row
 
 
 class Among(ABC):

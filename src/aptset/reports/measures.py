@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core.labels import as_objects, columns_of, distinct
-from aptset.kernels.formula import Floats
 from aptset.metrics.evaluation_rows import EvaluationRows
 
 
@@ -160,7 +159,7 @@ def _sums(
         yield "slice_covered", covered[in_slice[chunk]].sum(axis=0)
 
 
-def _sizes(p_values: Floats, levels: Floats) -> NDArray[np.int32]:
+def _sizes(p_values: NDArray[np.float64], levels: NDArray[np.float64]) -> NDArray[np.int32]:
     """Return the size of each row's set at each level, (rows, levels)."""
     n_levels = len(levels)
     exceeded = np.searchsorted(levels, p_values, side="left")  # how many levels each label's p-value exceeds

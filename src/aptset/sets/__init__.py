@@ -389,11 +389,3 @@ class PredictionSets(Sequence[NDArray[Any]]):
 
     def _repr_html_(self) -> str:
         return as_html(self)
-
-
-def concatenate(parts: list[PredictionSets]) -> PredictionSets:
-    """Put sets over the same classes one after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    indptr = pointers_of(np.concatenate([part.sizes for part in parts]))
-    return PredictionSets.trusted(indptr, np.concatenate([part.indices for part in parts]), parts[0].classes)
