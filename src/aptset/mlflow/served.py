@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,14 +15,12 @@ from sklearn.frozen import FrozenEstimator
 
 from aptset import Calibration, PredictionSets, load
 from aptset.core.row_seeds import is_missing
-from aptset.core.store import damaged
-from aptset.core.tables import matrix_of_table
-from aptset.estimator.columns import NamedColumns, missing_columns
 from aptset.estimator.models import LabelledModel
-from aptset.kernels.formula import Floats
+from aptset.mlflow.description import Description
 from aptset.mlflow.native_models import load_native
 
-DESCRIPTION, SETS, MODELS, ACCEPTANCE = "served.json", "sets", "models", "acceptance.aptset"
+SETS, MODELS, ACCEPTANCE = "sets", "models", "acceptance.aptset"
+Floats = NDArray[np.float64]
 
 
 class Refused(MlflowException):  # type: ignore[misc]
@@ -42,70 +38,6 @@ class Refused(MlflowException):  # type: ignore[misc]
     @message.setter
     def message(self, text: str) -> None:
         """Keep the first sentence."""
-
-
-@dataclass(frozen=True)
-class Description:
-    """What a request holds, and how it becomes rows of a model.
-
-    Parameters
-    ----------
-    kind : {"frame", "numbers", "list", "arrays", "probabilities"}
-        What the model takes: a frame by name, a matrix of numbers, a list of the values of one column (texts), an array
-        whose rows are nested lists in one column; or nothing at all, since the request has probabilities.
-    columns : list
-        The columns of a request, in order; those of probabilities are the classes.
-    id_column, group_column : str
-        The column of ids, which may be left out; that of groups, if calibration was passed groups of rows.
-    logits : bool
-        Whether the model, or the request, gives logits in place of probabilities.
-    alpha : float, optional
-        The level of requests that name none; by default that of the classifier.
-    models : list
-        What must be known to read the models again.
-    features : dict, optional
-        The columns of the frame with their types, where a model comes with a calibration; a classifier knows its own.
-    """
-
-    kind: Literal["frame", "numbers", "list", "arrays", "probabilities"]
-    columns: list[Any]
-    id_column: str = "id"
-    group_column: str | None = None
-    logits: bool = False
-    alpha: float | None = None
-    models: list[dict[str, Any]] = field(default_factory=list)
-    features: dict[str, Any] | None = None
-
-    def write(self, folder: Path) -> None:
-        """Write it as JSON."""
-        (folder / DESCRIPTION).write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
-
-    @classmethod
-    def read(cls, folder: Path) -> Description:
-        """Return what was written."""
-        try:
-            return cls(**json.loads((folder / DESCRIPTION).read_text(encoding="utf-8")))
-        except (OSError, TypeError, ValueError) as error:
-            raise damaged(folder, f"its {DESCRIPTION} cannot be read", "Log the model again.") from error
-
-    def rows(self, frame: Any) -> Any:
-        """Return the rows of a request as the model takes them."""
-        missing = [name for name in self.columns if name not in frame.columns]
-        if missing:
-            raise missing_columns(missing, list(frame.columns))
-        if self.kind == "frame":
-            features = NamedColumns.of_json(self.features) if self.features else NamedColumns()
-            return features.in_front(frame[self.columns])
-        if self.kind == "list":
-            return frame[self.columns[0]].tolist()
-        if self.kind == "arrays":
-            return np.array(frame[self.columns[0]].tolist())
-        matrix, other = matrix_of_table(frame[self.columns])
-        if matrix is None:  # a column of nulls alone holds objects
-            matrix, other = matrix_of_table(frame[self.columns].map(lambda one: math.nan if is_missing(one) else one))
-        if matrix is None:
-            raise TypeError(f"column {other!r} must hold numbers.")
-        return matrix
 
 
 @dataclass(frozen=True)
