@@ -36,6 +36,45 @@ def path(request, monkeypatch):
     engine.loops.use_level("")
 
 
+# Limits of the library's loops and pages, each by one name: the only place that knows where they stand.
+LIMITS = {
+    "block_cells": "aptset.kernels.blocks.BLOCK_CELLS",
+    "chunk_cells": "aptset.conformal.aggregation.CHUNK_CELLS",
+    "coarse_bins": "aptset.metrics.worst_slice._COARSE",
+    "corrected_cells": "aptset.calibration.weights._CORRECTED_CELLS",
+    "few_cells": "aptset.kernels.engines.compiled_engine._FEW_CELLS",
+    "grid_cells": "aptset.arrow.states._MOST_CELLS",
+    "kept_from": "aptset.experiments.datasets._KEPT_FROM",
+    "many_members": "aptset.kernels.engines.compiled_engine._MANY",
+    "marks": "aptset.cli.evaluation_jobs._MOST_MARKS",
+    "measured_cells": "aptset.reports.measures._CELLS_AT_ONCE",
+    "neighbour_cells": "aptset.estimator.leave_one_out._CELLS",
+    "page_bytes": "aptset.reports.measures.MOST_BYTES",
+    "page_cells": "aptset.reports.measures.MOST_CELLS",
+    "ratio_cells": "aptset.calibration.weights._BLOCK_CELLS",
+    "read_in_place": "aptset.kernels.blocks.READ_IN_PLACE",
+    "rolled_up_cells": "aptset.sets.rolled_up._CELLS_AT_ONCE",
+    "row_group": "aptset.arrow.formats.parquet._LONG_GROUP",
+    "softmax_cells": "aptset.kernels.rows._BLOCK_CELLS",
+    "temporary_names": "aptset.core.files._MOST_NAMES",
+    "text_block": "aptset.arrow.formats.delimited._BLOCK",
+    "waiting_counts": "aptset.metrics.evaluate._LONG",
+    "waiting_keys": "aptset.arrow.states._MOST_WAITING",
+    "weighted_cells": "aptset.conformal.importance._FEW_CELLS",
+}
+
+
+@pytest.fixture
+def limits(monkeypatch):
+    """Give a function that sets limits for one test, so that few rows make many blocks: ``limits(block_cells=60)``."""
+
+    def set_limits(**values):
+        for name, value in values.items():
+            monkeypatch.setattr(LIMITS[name], value)
+
+    return set_limits
+
+
 # What keeps Debian's chromium quiet and working as root, without a display.
 FLAGS = [
     "--no-sandbox",

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from aptset.arrow import formats
-from aptset.arrow.formats import delimited, table_file
+from aptset.arrow.formats import table_file
 from aptset.cli.main import main
 
 HEADER = "p_a;p_b;y;note\n"
@@ -33,8 +33,8 @@ def test_a_csv_is_opened_once_to_see_how_it_is_written_and_once_to_read(tmp_path
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_a_header_may_be_longer_than_what_is_looked_at_first(tmp_path, monkeypatch, encoding):
-    monkeypatch.setattr(delimited, "_BLOCK", 16)
+def test_a_header_may_be_longer_than_what_is_looked_at_first(tmp_path, limits, encoding):
+    limits(text_block=16)
     path, names = tmp_path / "f.csv", [*(f"column {k}" for k in range(9)), "two\nlines"]
     header = ",".join(f'"{name}"' for name in names) + "\n"
     for text in (header + ",".join("0123456789") + "\n", header):

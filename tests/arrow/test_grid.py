@@ -119,8 +119,8 @@ def giants():
     return pa.table({"p": np.full((20, 6000), 1 / 6000).tolist(), "y": np.arange(20)})
 
 
-def test_a_grid_that_does_not_fit_is_refused(monkeypatch):
-    monkeypatch.setattr("aptset.arrow.states._MOST_CELLS", 100)
+def test_a_grid_that_does_not_fit_is_refused(limits):
+    limits(grid_cells=100)
     with pytest.raises(ValueError, match=r"at most 100 points of the grid.*Pass a coarser one, or leave it out"):
         aptset.calibrate_batches(table(P, Y), labels="y", prefix="p_", resolution=2**-20)
 

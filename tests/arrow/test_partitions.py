@@ -158,11 +158,11 @@ def swapped():
 
 
 @pytest.mark.parametrize("groups", [None, "label", "g"])
-def test_long_partitions_are_counted_bit_by_bit(groups, monkeypatch):
+def test_long_partitions_are_counted_bit_by_bit(groups, limits):
     """Keys wait until there are many; how many changes nothing."""
     search = start_search(SENT.schema, labels="y", prefix="p_", groups=groups, random_state=0, buckets=100)
     at_once = search.state_of(SENT.to_batches(max_chunksize=1000)).as_bytes()
-    monkeypatch.setattr("aptset.arrow.states._MOST_WAITING", 1)
+    limits(waiting_keys=1)
     assert search.state_of(SENT.to_batches(max_chunksize=1000)).as_bytes() == at_once
 
 

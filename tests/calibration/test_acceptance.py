@@ -1,6 +1,5 @@
 """Act or ask: the face on probabilities, confidences and files; the rules themselves are in tests/conformal."""
 
-import json
 import warnings
 from fractions import Fraction
 from functools import partial
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 import aptset
 from aptset.calibration.acceptance_threshold import automatic
+from forging import forge, taken_apart
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "scores"
 generator = np.random.default_rng(28)
@@ -287,16 +287,10 @@ def test_a_damaged_file_is_refused(tmp_path):
 
 def forged(path, change_facts=None, change_tensors=None):
     """Write the file again with other facts or tensors, and a digest that fits."""
-    from safetensors import safe_open
-
-    from aptset.core.store import write_text
-
-    with safe_open(path, framework="np") as file:
-        facts = json.loads(file.metadata()["aptset"])
-        tensors = {name: file.get_tensor(name) for name in file.keys() if name != "digest"}  # noqa: SIM118
+    facts, tensors = taken_apart(path)
     (change_facts or (lambda _: None))(facts)
     (change_tensors or (lambda _: None))(tensors)
-    write_text(path, json.dumps(facts, sort_keys=True), tensors)
+    forge(path, facts, tensors)
 
 
 @pytest.mark.parametrize(

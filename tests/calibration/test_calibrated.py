@@ -210,11 +210,11 @@ def test_pickles_and_shows_itself():
     assert len(repr(aptset.calibrate(np.full((2, 500), 1 / 500), [0, 1]))) < 300
 
 
-def test_bad_row_in_a_later_piece_is_named(monkeypatch):
+def test_bad_row_in_a_later_piece_is_named(limits):
     p, y = data()
     bad = p.copy()
     bad[150] = 0.5
-    monkeypatch.setattr("aptset.conformal.aggregation.CHUNK_CELLS", 60)
+    limits(chunk_cells=60)
     for groups in (None, "label"):
         calibration = aptset.calibrate(p, y, groups=groups)
         for call in (calibration.predict_set, calibration.p_values):

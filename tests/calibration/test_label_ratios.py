@@ -100,8 +100,8 @@ def literal_em(old, new, steps=2000):
 
 
 @pytest.mark.parametrize("block_cells", [2**16, 12])
-def test_em_is_the_literal_one(monkeypatch, block_cells):
-    monkeypatch.setattr("aptset.calibration.weights._BLOCK_CELLS", block_cells)
+def test_em_is_the_literal_one(limits, block_cells):
+    limits(ratio_cells=block_cells)
     p, y = world(120, SOURCE, 5)
     new = world(90, [0.1, 0.1, 0.8], 6)[0]
     found = aptset.label_ratios(p, y, new)

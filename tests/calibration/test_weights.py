@@ -271,7 +271,7 @@ def test_a_known_shift_is_covered():
 
 
 @pytest.mark.parametrize("groups", ["label", "band", "row"])
-def test_thresholds_group_by_group_are_those_of_all_at_once(monkeypatch, groups):
+def test_thresholds_group_by_group_are_those_of_all_at_once(limits, groups):
     """Cells are looked up in the range of their group; a group of few cells goes with the others."""
     generator = np.random.default_rng(4)
     p, y, q = (
@@ -284,7 +284,7 @@ def test_thresholds_group_by_group_are_those_of_all_at_once(monkeypatch, groups)
     passed = {"groups": of_rows[300:] + (np.arange(80) == 7) * 5} if groups == "row" else {}
     found = []
     for few in (1, 10**9):
-        monkeypatch.setattr("aptset.conformal.importance._FEW_CELLS", few)
+        limits(weighted_cells=few)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             calibration = aptset.calibrate(p, y, weights=w, groups=by, random_state=0)
@@ -295,13 +295,13 @@ def test_thresholds_group_by_group_are_those_of_all_at_once(monkeypatch, groups)
     assert np.array_equal(found[0][1], found[1][1])
 
 
-def test_columns_are_corrected_in_blocks_as_at_once(monkeypatch):
+def test_columns_are_corrected_in_blocks_as_at_once(limits):
     p = np.random.default_rng(0).dirichlet(np.ones(3), size=50)
     p[4] = [0.0, 0.0, 1.0]
     ratios = {0: 2.0, 1: 0.5, 2: 0.0}
     found = []
     for cells in (2**15, 7):
-        monkeypatch.setattr("aptset.calibration.weights._CORRECTED_CELLS", cells)
+        limits(corrected_cells=cells)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             calibration = aptset.calibrate(

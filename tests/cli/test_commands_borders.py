@@ -138,11 +138,11 @@ def test_models_of_the_users_own(tmp_path):
     assert set(pd.read_parquet(tmp_path / "o" / "sets.parquet").columns) == {"row", "label", "size", "set"}
 
 
-def test_the_first_row_whose_set_holds_a_label_twice_is_named(monkeypatch, tmp_path):
+def test_the_first_row_whose_set_holds_a_label_twice_is_named(limits, tmp_path):
     """Whether labels are marked or sorted."""
     generator = np.random.default_rng(7)
     for n_names, marks in ((3, 1), (3, 2**24), (9, 1), (9, 60 * 9)):
-        monkeypatch.setattr(evaluation_jobs, "_MOST_MARKS", marks)
+        limits(marks=marks)
         sets = [generator.permutation(n_names)[: generator.integers(n_names + 1)] for _ in range(60)]
         for wrong in ((), (59,), (17, 40)):
             for number in wrong:

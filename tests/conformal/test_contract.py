@@ -60,7 +60,7 @@ def fitted(score, scheme, grouping, **settings):
 
 
 @every
-def test_sets_and_p_values(score, scheme, grouping, monkeypatch):
+def test_sets_and_p_values(score, scheme, grouping, limits, monkeypatch):
     classifier = fitted(score, scheme, grouping)
     p_values = classifier.p_values(NEW)
     alphas = [0.15, 0.21, 0.33, 0.5, 0.9]
@@ -78,8 +78,7 @@ def test_sets_and_p_values(score, scheme, grouping, monkeypatch):
     order = np.random.default_rng(0).permutation(len(NEW))
     assert classifier.predict_set(NEW[order], alphas)[1] == sets[1][order]
     assert classifier.predict_set(NEW[3:4], 0.21)[0].tolist() == sets[1][3].tolist()
-    monkeypatch.setattr("aptset.kernels.blocks.BLOCK_CELLS", 12)
-    monkeypatch.setattr("aptset.conformal.aggregation.CHUNK_CELLS", 15)
+    limits(block_cells=12, chunk_cells=15)
     monkeypatch.setenv("APTSET_THREADS", "2")
     few = NEW[:9]
     assert classifier.predict_set(few, alphas[1:3]) == [found[:9] for found in sets[1:3]]

@@ -89,13 +89,13 @@ def test_coverage_can_only_grow_and_more_nodes_never_hold_more_labels():
     assert (rolled.leaves.mask == mask).all()
 
 
-def test_a_row_gets_its_nodes_whatever_the_others_are(monkeypatch):
+def test_a_row_gets_its_nodes_whatever_the_others_are(limits):
     generator = np.random.default_rng(1)
     taxonomy = Taxonomy({label: f"group {label // 7}" for label in range(70)})
     sets = PredictionSets.of(generator.random((120, 70)) < 0.1)
     whole = sets.roll_up(taxonomy, 3)
     alone = [sets[[row]].roll_up(taxonomy, 3)[0].tolist() for row in range(120)]
-    monkeypatch.setattr("aptset.sets.rolled_up._CELLS_AT_ONCE", 200)
+    limits(rolled_up_cells=200)
     blocks = sets.roll_up(taxonomy, 3)
     assert [row.tolist() for row in whole] == alone == [row.tolist() for row in blocks]
     assert blocks.leaves == whole.leaves

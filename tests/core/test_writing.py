@@ -91,8 +91,8 @@ def test_what_others_put_under_the_temporary_name_stops_nobody(tmp_path, kind):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".x.txt.0.tmp", "letter.txt", "x.txt"]
 
 
-def test_who_takes_every_temporary_name_stops_nobody(tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "_MOST_NAMES", 3)
+def test_who_takes_every_temporary_name_stops_nobody(tmp_path, limits):
+    limits(temporary_names=3)
     for number in range(4):
         (tmp_path / f".x.txt.{number}.tmp").mkdir()
     with writing.atomic_write(tmp_path / "x.txt") as file:

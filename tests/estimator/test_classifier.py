@@ -198,10 +198,10 @@ def test_pipeline_clone_grid_search_pickle():
     assert pickle.loads(pickle.dumps(classifier)).predict_set(X) == classifier.predict_set(X)
 
 
-def test_memory_is_bounded_by_pieces(monkeypatch):
+def test_memory_is_bounded_by_pieces(limits):
     classifier = fitted()
     expected, p_values = classifier.predict_set(X, [0.05, 0.2]), classifier.p_values(X)
-    monkeypatch.setattr("aptset.conformal.aggregation.CHUNK_CELLS", 40)
+    limits(chunk_cells=40)
     assert classifier.predict_set(X, [0.05, 0.2]) == expected
     np.testing.assert_array_equal(classifier.p_values(X), p_values)
 

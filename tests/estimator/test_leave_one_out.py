@@ -231,11 +231,10 @@ def test_equal_distances_between_classes_are_left_to_a_fit(monkeypatch):
     assert whole.about(np.array([[2.2, 0.0], [9.3, 0.0]]))(np.arange(24)).shape == (24, 2, 2)
 
 
-def test_memory_is_bounded_by_blocks(monkeypatch):
+def test_memory_is_bounded_by_blocks(limits):
     X, y, new = rows_of("iris", GaussianNB())
     classifier = of_jackknife(GaussianNB()).fit(X, y)
     expected, mean = classifier.p_values(new), classifier.predict_proba(new)
-    monkeypatch.setattr(leave_one_out, "_CELLS", 100)
-    monkeypatch.setattr("aptset.conformal.aggregation.CHUNK_CELLS", 50)
+    limits(neighbour_cells=100, chunk_cells=50)
     np.testing.assert_array_equal(classifier.p_values(new), expected)
     np.testing.assert_array_equal(classifier.predict_proba(new), mean)

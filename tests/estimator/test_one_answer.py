@@ -39,10 +39,10 @@ def test_one_question_gives_all_answers(calibration, groups, level):
     assert frame.index.tolist() == list(range(7, 67))
 
 
-def test_memory_is_bounded_by_pieces(monkeypatch):
+def test_memory_is_bounded_by_pieces(limits):
     classifier = ConformalClassifier(GaussianNB(), calibration="cv+", random_state=0).fit(X, Y)
     whole = classifier.sets_and_p_values(NEW)
-    monkeypatch.setattr("aptset.conformal.aggregation.CHUNK_CELLS", 30)
+    limits(chunk_cells=30)
     pieces = classifier.sets_and_p_values(NEW)
     assert pieces[0] == whole[0]
     np.testing.assert_array_equal(pieces[1], whole[1])

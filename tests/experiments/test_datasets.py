@@ -69,9 +69,9 @@ def test_a_damaged_file_is_refused(small_mnist):
         load_data("mnist", folder)
 
 
-def test_prepared_images_are_kept_and_read_again(small_mnist, own_cache, monkeypatch):
+def test_prepared_images_are_kept_and_read_again(small_mnist, own_cache, limits, monkeypatch):
     folder, _, _ = small_mnist
-    monkeypatch.setattr(datasets, "_KEPT_FROM", 1)
+    limits(kept_from=1)
     first = load_data("mnist", folder)
     assert len(list(own_cache.glob("mnist-*-prepared.npz"))) == 1
     datasets._load.cache_clear()
@@ -81,9 +81,9 @@ def test_prepared_images_are_kept_and_read_again(small_mnist, own_cache, monkeyp
     np.testing.assert_array_equal(first.y, again.y)
 
 
-def test_a_damaged_cache_is_made_again(small_mnist, own_cache, monkeypatch):
+def test_a_damaged_cache_is_made_again(small_mnist, own_cache, limits):
     folder, _, _ = small_mnist
-    monkeypatch.setattr(datasets, "_KEPT_FROM", 1)
+    limits(kept_from=1)
     first = load_data("mnist", folder)
     (path,) = own_cache.glob("mnist-*-prepared.npz")
     whole = path.read_bytes()
@@ -99,17 +99,17 @@ def test_a_damaged_cache_is_made_again(small_mnist, own_cache, monkeypatch):
         assert path.read_bytes() == whole
 
 
-def test_prepared_data_serve_without_the_folder(small_mnist, monkeypatch):
+def test_prepared_data_serve_without_the_folder(small_mnist, limits):
     folder, _, _ = small_mnist
-    monkeypatch.setattr(datasets, "_KEPT_FROM", 1)
+    limits(kept_from=1)
     first = load_data("mnist", folder)
     np.testing.assert_array_equal(load_data("mnist").X, first.X)
     assert datasets.source_tag("mnist", None) == datasets.source_tag("mnist", folder)
 
 
-def test_a_cache_that_cannot_be_written_is_no_reason_to_stop(small_mnist, monkeypatch, tmp_path):
+def test_a_cache_that_cannot_be_written_is_no_reason_to_stop(small_mnist, limits, monkeypatch, tmp_path):
     folder, _, _ = small_mnist
-    monkeypatch.setattr(datasets, "_KEPT_FROM", 1)
+    limits(kept_from=1)
     (tmp_path / "file").touch()
     monkeypatch.setenv("APTSET_CACHE", str(tmp_path / "file" / "below"))
     assert load_data("mnist", folder).X.shape == (200, 50)

@@ -65,7 +65,7 @@ def test_some_labels_have_no_threshold(path, n_classes, spread, dtype):
         check(Rows(matrix, FORMULAS["regularized"], 3, 1e-3), thresholds - 0.9, min_size)
 
 
-def test_copies_bad_rows_and_blocks(path, monkeypatch):
+def test_copies_bad_rows_and_blocks(path, limits):
     generator = np.random.default_rng(0)
     matrix = generator.dirichlet(np.ones(6), size=40)[generator.integers(40, size=BLOCK_ROWS + 50)]
     rows, thresholds = Rows(matrix, FORMULAS["adaptive"], 3, 1e-6), generator.random((1, 6))
@@ -74,7 +74,7 @@ def test_copies_bad_rows_and_blocks(path, monkeypatch):
     np.testing.assert_array_equal(one[0], other[0])
     np.testing.assert_array_equal(one[1], other[1])
     np.testing.assert_array_equal(masks(rows, thresholds)[0], masks(rows.seeded(), thresholds)[0])
-    monkeypatch.setattr("aptset.kernels.blocks.BLOCK_CELLS", 60)
+    limits(block_cells=60)
     np.testing.assert_array_equal(select(rows, thresholds[None]).sets[0][1], one[1])
     matrix[700, 2] = np.nan
     assert select(rows, thresholds[None]).first_bad == masks(rows, thresholds)[1] == 700

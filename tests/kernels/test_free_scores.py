@@ -125,12 +125,11 @@ def test_bad_rows_are_told(path, wrong):
         assert add_counts(rows, calibrated, zeros, counts) == p_values_of_rows(rows, calibrated, zeros)[1] == 13
 
 
-def test_rows_alone_and_in_blocks(path, monkeypatch):
+def test_rows_alone_and_in_blocks(path, limits, monkeypatch):
     p = np.random.default_rng(0).dirichlet(np.ones(6), size=40)
     for formula in formulas(6):
         whole = answers(Rows(p, formula, 3, 1e-5))
-        monkeypatch.setattr("aptset.kernels.blocks.BLOCK_CELLS", 50)
-        monkeypatch.setattr("aptset.kernels.blocks.READ_IN_PLACE", 1)
+        limits(block_cells=50, read_in_place=1)
         for one, other in zip(answers(Rows(p, formula, 3, 1e-5)), whole, strict=True):
             np.testing.assert_array_equal(one, other)
         monkeypatch.undo()

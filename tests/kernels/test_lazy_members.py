@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import aptset
-from aptset.kernels import blocks, engines
+from aptset.kernels import engines
 from aptset.kernels.engines import compiled_engine
 from aptset.kernels.formula import Formula
 from aptset.kernels.membership import LazyMembers, cut, in_order
@@ -23,12 +23,9 @@ NAMES = sorted(name for name in SCORES if hasattr(SCORES[name], "weights"))
 
 
 @pytest.fixture
-def everything_waits(monkeypatch):
+def everything_waits(limits):
     """Let members of small sets in few rows wait, too; a block is a few rows."""
-    monkeypatch.setattr(compiled_engine, "_MANY", 0)
-    monkeypatch.setattr(compiled_engine, "_FEW_CELLS", 0)
-    monkeypatch.setattr(blocks, "BLOCK_CELLS", 120)
-    monkeypatch.setattr(blocks, "READ_IN_PLACE", 1)
+    limits(many_members=0, few_cells=0, block_cells=120, read_in_place=1)
 
 
 def flat_rows(n=300, n_classes=200, dtype=np.float32):

@@ -172,11 +172,11 @@ def test_minus_zero_is_zero(path):
 
 @pytest.mark.parametrize("cells", [1, 100, 2**17])
 @pytest.mark.parametrize("threads", ["1", "3"])
-def test_blocks_threads_and_layout_do_not_matter(path, monkeypatch, cells, threads):
+def test_blocks_threads_and_layout_do_not_matter(path, limits, monkeypatch, cells, threads):
     matrix = np.random.default_rng(0).dirichlet(np.full(20, 0.3), size=150)
     thresholds = np.tile([0.5, 0.9], (150, 1))
     expected = cut(rows_of(matrix), thresholds)
-    monkeypatch.setattr("aptset.kernels.blocks.BLOCK_CELLS", cells)
+    limits(block_cells=cells)
     monkeypatch.setenv("APTSET_THREADS", threads)
     wide = np.zeros((300, 40))
     wide[::2, ::2] = matrix

@@ -112,13 +112,13 @@ def test_ties_are_broken_differently_in_different_rows_and_fairly(path):
         assert abs((first == label).sum() - n / 3) < 6 * (n * 2 / 9) ** 0.5
 
 
-def test_the_first_bad_row_is_reported_whatever_the_blocks(path, monkeypatch):
+def test_the_first_bad_row_is_reported_whatever_the_blocks(path, limits):
     matrix = np.full((1000, 4), 0.25)
     for bad_value in (np.nan, np.inf, -np.inf, -0.25, -1e-300, 0.5, 3.0):
         bad = matrix.copy()
         bad[700, 2] = bad[900, 1] = bad_value
         for cells in (4, 64, 10**6):
-            monkeypatch.setattr("aptset.kernels.blocks.BLOCK_CELLS", cells)
+            limits(block_cells=cells)
             assert label_scores(rows_of(bad), np.zeros(1000, dtype=int))[1] == 700
 
 

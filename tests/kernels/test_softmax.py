@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aptset.core.matrix import softmax_of
-from aptset.kernels import rows as module
 from aptset.kernels.formula import normalised, raised, sum_of_row, tempered
 from aptset.kernels.rows import softmax_by_blocks
 from aptset.kernels.softmax import exponential, softmax
@@ -49,11 +48,11 @@ def test_engines_give_the_same_softmax(path, n_classes):
         np.testing.assert_array_equal(softmax_by_blocks(given_logits), expected)
 
 
-def test_rows_of_a_softmax_depend_on_themselves_alone(monkeypatch):
+def test_rows_of_a_softmax_depend_on_themselves_alone(limits):
     logits = np.random.default_rng(0).normal(size=(700, 9)) * 30
     logits[3], logits[5, 2] = np.nan, -np.inf
     whole = softmax_by_blocks(logits)
-    monkeypatch.setattr(module, "_BLOCK_CELLS", 50)
+    limits(softmax_cells=50)
     np.testing.assert_array_equal(softmax_by_blocks(logits), whole)
     for row in (0, 5, 699):
         np.testing.assert_array_equal(softmax(logits[[row]])[0], whole[row])

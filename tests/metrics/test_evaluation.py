@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import aptset
-from aptset.metrics import METRICS
+from aptset.metrics import BREAKDOWNS, METRICS
 from aptset.metrics.estimates import share_of_count
 from aptset.metrics.evaluation import Evaluation
 
@@ -51,22 +51,14 @@ def test_evaluation_as_a_frame(backend):
     frame = found.to_frame(backend)
     names = frame.column_names if backend == "pyarrow" else list(frame.columns)
     assert names == ["metric", "by", "group", "value", "low", "high", "n", "count"]
-    assert len(frame) == len(METRICS) + len(found.sizes) + len(found.by_size) + 3 * 3 + 3 * 2
+    assert len(frame) == len(METRICS) + sum(len(getattr(found, name)) for name in BREAKDOWNS)
 
 
 def test_figures_give_back_their_table():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     found, _, _ = evaluation(alpha=0.4)
-    for kind in (
-        "sizes",
-        "by_size",
-        "by_label",
-        "size_by_label",
-        "by_group",
-        "size_by_group",
-        "covering_size_by_label",
-    ):
+    for kind in BREAKDOWNS:
         display = found.plot(kind)
         frame = display.frame()
         np.testing.assert_array_equal(frame.iloc[:, 1], [float(v) for v in getattr(found, kind).values()])

@@ -107,7 +107,7 @@ def test_a_metric_that_needs_the_rows_is_left_out_where_they_have_gone_by(monkey
 
 
 @pytest.mark.parametrize("n", [12, 40_000], ids=["sparse", "dense"])
-def test_a_breakdown_is_written_once(n, monkeypatch):
+def test_a_breakdown_is_written_once(n, limits, monkeypatch):
     """A function and a line: rows that go by, of many labels or few rows, are broken down by it as rows at once are."""
 
     def empty_rate_by(sets, labels, by="label", *, confidence=0.95):
@@ -120,7 +120,7 @@ def test_a_breakdown_is_written_once(n, monkeypatch):
     mask, labels, _ = sets_of(n)
     codes = np.random.default_rng(1).integers(3, size=n)
     groups = [["south", None, "north"][code] for code in codes]
-    monkeypatch.setattr("aptset.metrics.evaluate._LONG", 10)  # counts are joined again and again
+    limits(waiting_counts=10)  # counts are joined again and again
     found = streamed(mask, labels, 0.3, 0.9, codes)
     expected = aptset.evaluate(mask, labels, groups=groups, alpha=0.3, confidence=0.9)
     assert found.n == expected.n == n

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aptset
-from aptset.arrow.formats import parquet, table_file
+from aptset.arrow.formats import table_file
 from aptset.cli.evaluation_jobs import evaluate_files
 
 
@@ -70,7 +70,7 @@ PAGES = [{}, {"use_dictionary": False}, {"dictionary_pagesize_limit": 8}, {"stor
 @pytest.mark.parametrize("kind", TEXTS)
 @pytest.mark.parametrize("pages", PAGES, ids=str)
 @pytest.mark.parametrize("long_group", [1, 10**9], ids=["by row group", "together"])
-def test_how_a_file_keeps_its_texts_decides_nothing(tmp_path, monkeypatch, kind, pages, long_group):
+def test_how_a_file_keeps_its_texts_decides_nothing(tmp_path, limits, kind, pages, long_group):
     draw = random.Random(5)
     truth = [draw.choice(LABELS) + str(row // 25) for row in range(100)]  # each row group has labels of its own
     members = [draw.sample([*LABELS, None, label], draw.randrange(5)) for label in truth]
@@ -82,7 +82,7 @@ def test_how_a_file_keeps_its_texts_decides_nothing(tmp_path, monkeypatch, kind,
     of_truth, of_sets = TEXTS[kind]
     same = pa.table({"y": table["y"].cast(of_truth), "set": table["set"].cast(of_sets), "g": table["g"].cast(of_truth)})
     pq.write_table(same, tmp_path / "s.parquet", row_group_size=25, **pages)
-    monkeypatch.setattr(parquet, "_LONG_GROUP", long_group)
+    limits(row_group=long_group)
     found = evaluate_file(tmp_path / "s.parquet", "y", None, "g")
     assert [(row[:3], repr(row[3])) for row in found.rows()] == [(row[:3], repr(row[3])) for row in expected.rows()]
 

@@ -10,7 +10,6 @@ from scipy import sparse, stats
 
 import aptset
 from aptset.kernels.slabs import least_mean
-from aptset.metrics import worst_slice as slab_search
 from aptset.metrics.features import project
 
 
@@ -49,10 +48,10 @@ def test_in_sample_minimum_equals_brute_force(rows, delta):
 
 
 @pytest.mark.parametrize("n", [60, 700])
-def test_the_first_of_the_worst_directions_is_found(path, monkeypatch, n):
+def test_the_first_of_the_worst_directions_is_found(path, limits, n):
     """As by looking at every direction in turn, where several are the same and many tie; at 700 rows also by a second,
     closer look."""
-    monkeypatch.setattr(slab_search, "_COARSE", 16)
+    limits(coarse_bins=16)
     generator = np.random.default_rng(n)
     for _ in range(4):
         X, covered = generator.normal(size=(n, 3)).round(1), generator.random(n) < 0.85

@@ -92,11 +92,11 @@ def test_the_curve_and_its_band_stand_where_their_numbers_are(opened, tmp_path):
     assert to_share(dot["cy"]) == pytest.approx(page.tiles()["coverage"][0], abs=1e-4)
 
 
-def test_coverage_by_difficulty_is_that_of_python_at_every_level(opened, tmp_path, monkeypatch):
+def test_coverage_by_difficulty_is_that_of_python_at_every_level(opened, tmp_path, limits):
     """The rows of each difficulty stay the same when the level moves; without probabilities sizes take their place."""
     classifier, X, y = model()
     made_of = aptset.report(classifier, X, y, tmp_path / "r.html")
-    monkeypatch.setattr("aptset.reports.measures.MOST_CELLS", 0)
+    limits(page_cells=0)
     aptset.report(classifier, X, y, tmp_path / "tables.html")
     by = made_of.evaluation.evidence.needed.of_row
     for name in ("r.html", "tables.html"):

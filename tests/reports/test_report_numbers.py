@@ -18,7 +18,6 @@ from sklearn.pipeline import make_pipeline
 
 import aptset
 from aptset.metrics.evaluation_rows import coverage_curve
-from aptset.reports import measures
 from aptset.reports.making import as_json
 from aptset.reports.measures import pack
 from shell import failure, run
@@ -67,10 +66,10 @@ def test_every_p_value_is_in_the_page():
 
 
 @pytest.mark.parametrize("settings", [{}, {"allow_empty": False}, {"groups": "label"}])
-def test_tables_at_levels_say_the_same_as_all_p_values(monkeypatch, settings):
+def test_tables_at_levels_say_the_same_as_all_p_values(limits, settings):
     calibration, chances, y = made(**settings)
-    monkeypatch.setattr(measures, "MOST_CELLS", 10)
-    monkeypatch.setattr(measures, "_CELLS_AT_ONCE", 5000)  # some rows at a time
+    limits(page_cells=10)
+    limits(measured_cells=5000)  # some rows at a time
     data = data_of(aptset.report(calibration, chances, y, alpha=0.07))
     assert data["mode"] == "levels"
     assert 0.07 in data["alphas"]

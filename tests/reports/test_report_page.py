@@ -18,7 +18,6 @@ from test_report_numbers import made
 import aptset
 from aptset.kernels.counting import rank_at
 from aptset.metrics.estimates import percent
-from aptset.reports import measures
 
 WAYS = {
     "split": {},
@@ -138,9 +137,9 @@ def test_labels_that_are_left_out_are_said(opened, tmp_path):
     assert "The first 20 of 60" in page.page.inner_text("#label-figure")
 
 
-def test_rows_of_a_page_with_tables_follow_the_level(opened, tmp_path, monkeypatch):
+def test_rows_of_a_page_with_tables_follow_the_level(opened, tmp_path, limits):
     classifier, X, y = model()
-    monkeypatch.setattr(measures, "MOST_CELLS", 10)
+    limits(page_cells=10)
     aptset.report(classifier, X, y, tmp_path / "r.html")
     page = opened(tmp_path / "r.html")
     for alpha in (0.3, 0.02, 0.1):

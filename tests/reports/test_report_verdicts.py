@@ -10,7 +10,7 @@ from test_report_numbers import data_of, made
 import aptset
 from aptset.metrics.coverage_distribution import coverage_law
 from aptset.metrics.estimates import percent
-from aptset.reports import measures, words
+from aptset.reports import words
 from aptset.reports.sources import evaluation_of
 from aptset.reports.summarise import summarise
 
@@ -181,12 +181,12 @@ def test_what_does_not_fit_the_p_values_is_refused():
         aptset.evaluate(sets, y, alpha=0.1, p_values=p_values)
 
 
-def test_p_values_travel_only_if_the_page_stays_small(monkeypatch):
+def test_p_values_travel_only_if_the_page_stays_small(limits):
     calibration, chances, y = made()
     size = sum(len(one["data"]) for one in data_of(aptset.report(calibration, chances, y))["columns"].values())
-    monkeypatch.setattr(measures, "MOST_BYTES", size)
+    limits(page_bytes=size)
     assert data_of(aptset.report(calibration, chances, y))["mode"] == "rows"
-    monkeypatch.setattr(measures, "MOST_BYTES", size - 1)
+    limits(page_bytes=size - 1)
     assert data_of(aptset.report(calibration, chances, y))["mode"] == "levels"
 
 

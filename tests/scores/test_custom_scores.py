@@ -109,12 +109,12 @@ def test_folds_take_them():
 
 
 @pytest.mark.parametrize("score", OWN, ids=lambda score: getattr(score, "__name__", type(score).__name__))
-def test_nothing_but_the_row_decides(score, monkeypatch):
+def test_nothing_but_the_row_decides(score, limits, monkeypatch):
     calibration = aptset.calibrate(P[:120], Y[:120], conformity=score, random_state=0)
     expected = calibration.predict_set(NEW, 0.2)
     order = np.random.default_rng(0).permutation(120)
     assert calibration.predict_set(NEW[order], 0.2) == expected[order]
-    monkeypatch.setattr("aptset.kernels.blocks.BLOCK_CELLS", 12)
+    limits(block_cells=12)
     monkeypatch.setenv("APTSET_THREADS", "3")
     assert calibration.predict_set(NEW, 0.2) == expected
 

@@ -69,7 +69,7 @@ def test_nested_in_alpha(name):
 
 @EVERY
 @pytest.mark.parametrize("randomized", [True, False])
-def test_row_independence(name, randomized, monkeypatch):
+def test_row_independence(name, randomized, limits, monkeypatch):
     probabilities, labels = data()
     calibration = aptset.calibrate(probabilities, labels, conformity=name, randomized=randomized, random_state=0)
     new, _ = data(n=300, seed=3)
@@ -80,7 +80,7 @@ def test_row_independence(name, randomized, monkeypatch):
     assert calibration.predict_set(new[:7]) == whole[:7]
     for i in range(0, 300, 37):
         assert calibration.predict_set(new[i : i + 1])[0].tolist() == whole[i].tolist()
-    monkeypatch.setattr("aptset.kernels.blocks.BLOCK_CELLS", 60)
+    limits(block_cells=60)
     monkeypatch.setenv("APTSET_THREADS", "4")
     assert calibration.predict_set(new) == whole
 

@@ -43,12 +43,12 @@ def test_it_is_the_score_of_the_raised_rows(name, power, path):
 
 
 @pytest.mark.parametrize("score", [aptset.Adaptive(), lambda places: places.rank - places.u])
-def test_layout_dtype_blocks_and_paths_do_not_matter(score, path, monkeypatch):
+def test_layout_dtype_blocks_and_paths_do_not_matter(score, path, limits):
     score = aptset.Tempered(score, 0.625)
     narrow = P.astype(np.float32)
     expected = aptset.calibrate(narrow[:150], Y[:150], conformity=score, random_state=0)
     sets = expected.predict_set(narrow[150:], 0.2)
-    monkeypatch.setattr("aptset.kernels.blocks.BLOCK_CELLS", 20)
+    limits(block_cells=20)
     for rows in (narrow, narrow.astype(np.float64), np.asfortranarray(narrow), np.repeat(narrow, 2, axis=0)[::2]):
         found = aptset.calibrate(rows[:150], Y[:150], conformity=score, random_state=0)
         np.testing.assert_array_equal(found.scores, expected.scores)
