@@ -14,6 +14,7 @@ import platform
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -111,13 +112,6 @@ def with_bar(items: Iterable[Item], sizes: list[int], label: str, enabled: bool)
             bar.advance(size)
     finally:
         bar.close()
-
-
-def check_keys(keys: Sequence[str]) -> None:
-    """Refuse two tasks of one name: one would stand for the other."""
-    if len(set(keys)) != len(keys):
-        twice = next(key for key in keys if list(keys).count(key) > 1)
-        raise ValueError(f"tasks must have different keys; {twice!r} is there twice.")
 
 
 def check_jobs(jobs: Any) -> int:
@@ -235,7 +229,9 @@ def run_tasks(
     progress : bool, default=False
         Show a bar with the time left, on terminals and in notebooks.
     """
-    check_keys([task.key for task in tasks])
+    twice = next((key for key, times in Counter(task.key for task in tasks).items() if times > 1), None)
+    if twice is not None:  # one would stand for the other
+        raise ValueError(f"tasks must have different keys; {twice!r} is there twice.")
     workers = check_jobs(jobs)
     results: dict[int, Done] = {}
     if folder is not None:
@@ -303,14 +299,12 @@ def _run_one(number: int, task: AnyTask, folder: Path | None) -> tuple[int, Done
 
 
 def _keep(task: Task, done: Done, folder: Path | None) -> None:
+    """Write what a task found, with a digest."""
     if folder is not None:
+        body = json.dumps({"key": task.key, **done._asdict()})  # NaN stays NaN: it is what a mean over nothing is
+        whole = json.dumps({"digest": hashlib.sha256(body.encode()).hexdigest(), "body": body})
         with atomic_write(file_of(task, folder)) as file:
-            file.write(_encode(task.key, done))
-
-
-def _encode(key: str, done: Done) -> bytes:
-    body = json.dumps({"key": key, **done._asdict()})  # NaN stays NaN: it is what a mean over nothing is
-    return json.dumps({"digest": hashlib.sha256(body.encode()).hexdigest(), "body": body}).encode()
+            file.write(whole.encode())
 
 
 def _decode(content: bytes) -> tuple[str, Done] | None:

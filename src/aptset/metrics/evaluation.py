@@ -13,11 +13,7 @@ from aptset.core.tables import Backend, Display, bars_of, html_table, make_table
 from aptset.metrics import BREAKDOWNS, METRICS, ON_REQUEST, Measured, Metric, as_estimate
 from aptset.metrics.coverages import check_level
 from aptset.metrics.estimates import Estimate, percent, share_of_count
-from aptset.metrics.evaluation_rows import (
-    EvaluationRows,
-    ModelWords,
-    show_curve,
-)
+from aptset.metrics.evaluation_rows import EvaluationRows, ModelWords, coverage_curve
 from aptset.metrics.worst_slice import WorstSlice
 
 _MOST_JUDGED = 12  # labels or groups that are printed one by one
@@ -261,7 +257,9 @@ class Evaluation:
             raise ValueError(f"kind {kind!r} needs {_NEEDS[kind]}. Without it there are {', '.join(known)}.")
         validate.one_of(kind, tuple(known), "kind")
         if kind == "curve" and self.evidence is not None:
-            return show_curve(self.evidence)
+            columns = coverage_curve(self.evidence)
+            nominal = columns["nominal"].tolist()
+            return Display(columns, "line", "Coverage against level", "1 - alpha", "coverage", diagonal=nominal)
         one = BREAKDOWNS["by_size" if kind == "reliability" else kind]
         marks = [1 - self.alpha] if one.words == "coverage" and isinstance(self.alpha, float) else []
         shown = bars_of(self.parts[one.name] or {}, one.words, one.by, marks)

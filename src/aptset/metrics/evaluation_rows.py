@@ -15,7 +15,7 @@ from aptset.core.devices import on_host
 from aptset.core.groups import groups_labels
 from aptset.core.labels import as_labels, columns_of, with_one_missing
 from aptset.core.overlapping import Overlapping
-from aptset.core.tables import Display, is_table, matrix_of_table, plain_list
+from aptset.core.tables import is_table, matrix_of_table, plain_list
 from aptset.kernels.formula import Floats
 from aptset.metrics.coverage_distribution import FoldCounts, simultaneous_band
 from aptset.metrics.estimates import Estimate, share
@@ -169,14 +169,6 @@ def words_of_model(sets: PredictionSets, labels: Any, probabilities: NDArray[Any
     return ModelWords(share(right, confidence), means)
 
 
-class Checked(NamedTuple):
-    """P-values, probabilities if there are any, and the label that empty sets got, if they did."""
-
-    p_values: NDArray[np.float64]
-    probabilities: NDArray[Any] | None
-    filled: NDArray[np.int64] | None
-
-
 def check_rows_of_calibration(n: Any, p_values: NDArray[np.float64]) -> int:
     """Return the number of calibration rows; refuse one that these p-values cannot come from."""
     size = validate.sample_size(n)
@@ -194,7 +186,7 @@ def check_rows_of_calibration(n: Any, p_values: NDArray[np.float64]) -> int:
 
 def check_evidence(
     sets: Any, p_values: Any, probabilities: Any, alpha: float | None, allow_empty: bool | None
-) -> Checked:
+) -> tuple[NDArray[np.float64], NDArray[Any] | None, NDArray[np.int64] | None]:
     """Return p-values, probabilities, and the label that empty sets got, if they did; refuse what does not fit."""
     shape = (len(sets), len(sets.classes))
     values = check_matrix(p_values, shape, "p_values").astype(np.float64, copy=False)
@@ -211,7 +203,7 @@ def check_evidence(
             "Pass what p_values gives for the rows, in the order of the columns sets.classes, and the sets' alpha."
         )
     if allow_empty:
-        return Checked(values, chances, None)
+        return values, chances, None
     if chances is None:
         raise ValueError(
             "probabilities must be given for sets that are never empty: an empty set gets its most likely label, which "
@@ -221,7 +213,7 @@ def check_evidence(
         raise ValueError("allow_empty must be True for sets of which some are empty; got False.")
     filled = np.argmax(chances, axis=1).astype(np.int64)
     filled[differ] = np.argmax(members[differ], axis=1)
-    return Checked(values, chances, filled)
+    return values, chances, filled
 
 
 def check_matrix(values: Any, shape: tuple[int, int], name: str) -> NDArray[Any]:
@@ -341,10 +333,3 @@ def coverage_curve(evidence: EvaluationRows, levels: tuple[Fraction, ...] = LEVE
         low, high = simultaneous_band(rows, n, levels, evidence.origin.is_upper_open)
         columns |= {"low": low, "high": high}
     return columns
-
-
-def show_curve(evidence: EvaluationRows) -> Display:
-    """Return the curve as a figure."""
-    columns = coverage_curve(evidence)
-    nominal = columns["nominal"].tolist()
-    return Display(columns, "line", "Coverage against level", "1 - alpha", "coverage", diagonal=nominal)
