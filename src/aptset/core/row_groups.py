@@ -53,8 +53,10 @@ def check_group_values(
             "predict_set."
         )
     if groups is None:
-        if passed is not None and (groups_overlap(passed) or isinstance(passed, Cells) or _overlaps(known)):
-            check_overlaps(known)
+        overlaps = known is not None and known.overlaps
+        if passed is not None and (groups_overlap(passed) or isinstance(passed, Cells) or overlaps):
+            if known is not None and not overlaps:
+                raise ValueError("groups must not overlap here, since calibration was not done by overlapping groups.")
             return check_cells(passed, None if known is None else known.overlap, n_rows)
         return None if passed is None else _as_values(passed, n_rows)
     if passed is not None:
@@ -79,16 +81,6 @@ def check_same_kind(by_row: bool, values: GroupValues | None) -> None:
         )
     if not by_row and values is not None:
         raise ValueError("groups must be left out here, since calibration was not done by groups of rows.")
-
-
-def _overlaps(known: Groups | None) -> bool:
-    return known is not None and known.overlaps
-
-
-def check_overlaps(known: Groups | None) -> None:
-    """Refuse overlapping groups of new rows where calibration had none."""
-    if known is not None and not known.overlaps:
-        raise ValueError("groups must not overlap here, since calibration was not done by overlapping groups.")
 
 
 def _as_values(values: Any, n_rows: int) -> GroupValues:
