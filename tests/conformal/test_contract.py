@@ -12,7 +12,7 @@ from sklearn.ensemble import BaggingClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
-from aptset import Bootstrap, ConformalClassifier, CVPlus, Full, JackknifePlus, Minimax, OutOfBag
+from aptset import Bootstrap, ConformalClassifier, CVPlus, Full, JackknifePlus, LabelBands, Minimax, OutOfBag
 from aptset.conformal import CALIBRATIONS
 from aptset.core.groups import GROUPINGS
 from aptset.scores import SCORES
@@ -27,6 +27,7 @@ QUICK = {"cv+": [CVPlus(5)], "minimax": [Minimax(), Minimax(5)], "bootstrap": [B
 SCHEMES = [scheme for name, make in CALIBRATIONS.items() for scheme in QUICK.get(name, [make()])]
 NAMED = {name: name for name in GROUPINGS}
 SETTINGS = {"none": None, **NAMED, "callable": lambda X: np.where(X[:, 0] > 0, "high", "low")}
+SETTINGS["bands"] = LabelBands({"a": "vowel", "b": "other", "c": "other"})
 
 EVERY = [
     pytest.mark.parametrize("score", sorted(SCORES)),
