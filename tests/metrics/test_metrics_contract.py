@@ -129,14 +129,15 @@ def test_a_breakdown_is_written_once(n, limits, monkeypatch):
     assert len(found.empty_by_group) == 3
 
 
-def test_a_breakdown_that_needs_the_rows_is_left_out_where_they_have_gone_by(monkeypatch):
+@pytest.mark.parametrize("n", [200, 5000], ids=["few", "counted by kind"])
+def test_a_breakdown_that_needs_the_rows_is_left_out_where_they_have_gone_by(n, monkeypatch):
     def first_label_by(sets, labels, by="label", *, confidence=0.95):
         outcome = Outcome.of(sets, labels)
         return {part.name: outcome.share(outcome.sets.mask[:, 0], confidence, part.rows) for part in outcome.parts(by)}
 
     line = Breakdown("first_by_label", first_label_by, "first label", "label", streams=False)
     monkeypatch.setitem(BREAKDOWNS, line.name, line)
-    mask, labels, _ = sets_of()
+    mask, labels, _ = sets_of(n)
     assert len(aptset.evaluate(mask, labels).first_by_label) == 4
     assert streamed(mask, labels).first_by_label is None
 

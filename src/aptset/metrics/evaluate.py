@@ -166,7 +166,7 @@ def _measured(
         for name, metric in METRICS.items()
     }
     parts = {
-        name: one.measure(rows if one.by == "group" else counted, groups, confidence)
+        name: one.measure(counted if one.streams and one.by != "group" else rows, groups, confidence)
         for name, one in BREAKDOWNS.items()
     }
     return overall, parts
