@@ -15,11 +15,11 @@ from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.calibration.merging import merged_folds
 from aptset.calibration.request import NAME, Request, new_rows, sets_of
 from aptset.conformal.aggregation import Tally
-from aptset.conformal.checks import check_level_offered, check_same_shape, folds_in_order, warn_no_promise
+from aptset.conformal.checks import check_level_offered, check_same_shape, folds_in_order
 from aptset.conformal.clusters import clusters_in_words, promise_about, promised
 from aptset.conformal.importance import Whole, effective_in_words
 from aptset.conformal.measure import Measure
-from aptset.conformal.scheme import Promises, Scheme
+from aptset.conformal.scheme import Promises, Scheme, warn_no_promise
 from aptset.conformal.schemes.cross import CVPlus
 from aptset.core import validate
 from aptset.core.groups import Ids

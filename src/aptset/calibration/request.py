@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibration.weights import corrected
-from aptset.conformal.checks import check_offers, refuse_on_device
+from aptset.conformal.checks import check_offers
 from aptset.conformal.importance import (
     Whole,
     rows_of,
@@ -275,7 +275,10 @@ class PlacedRows:
             check_offers(held_out, "p_values")
         if not isinstance(rows, Rows):
             if not held_out.folds:
-                refuse_on_device()
+                raise TypeError(
+                    "probabilities must be on the host for p-values of a calibration that only has counts or "
+                    "thresholds; got a tensor on a device. Pass probabilities.cpu()."
+                )
             return rows.p_values(held_out, self.ids)
         p_values, first_bad = held_out.p_values(rows, self.ids, self.mass)
         check_rows(rows.probabilities, first_bad, self.name, rows.normalize, rows.tolerance)

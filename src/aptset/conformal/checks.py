@@ -1,8 +1,8 @@
-"""Folds: how many, and that they share the rows out."""
+"""What folds must be, and what a maker of thresholds cannot offer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -12,124 +12,8 @@ from numpy.typing import NDArray
 from aptset.conformal.clusters import refuse_with_clusters
 from aptset.conformal.importance import refuse_with_weights
 from aptset.core.labels import as_labels, check_hashable, check_length, columns_of, distinct, hashable, some
-from aptset.core.levels import CellLevel, Level
+from aptset.core.levels import Level
 from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
-from aptset.core.validate import warn_caller
-
-
-def check_fold_count(n_folds: Any, n_rows: int) -> int:
-    """Return the number of folds."""
-    if isinstance(n_folds, bool) or not isinstance(n_folds, int | np.integer):
-        raise TypeError(
-            f"n_folds must be a whole number; got {n_folds!r}. Pass splitter=... for a scikit-learn splitter."
-        )
-    if not 2 <= n_folds <= n_rows:
-        raise ValueError(
-            f"n_folds must be between 2 and the number of rows; got n_folds={n_folds} with n_samples={n_rows}. "
-            "Pass calibration='jackknife+' for one fold per row."
-        )
-    return int(n_folds)
-
-
-def check_bag_count(n_models: Any, name: str) -> int:
-    """Return about how many bags are wanted."""
-    if isinstance(n_models, bool) or not isinstance(n_models, int | np.integer):
-        raise TypeError(f"{name} must be a whole number; got {n_models!r}. Pass {name}=30, for instance.")
-    if n_models < 10:
-        raise ValueError(
-            f"{name} must be at least 10, since the number of models is drawn around it; got {n_models}. "
-            "Pass calibration='cv+' for a few models."
-        )
-    return int(n_models)
-
-
-def check_some_bags(n_bags: int) -> int:
-    """Return the number of bags that was drawn if there are two at least."""
-    if n_bags < 2:
-        raise ValueError(
-            f"the number of models must be large enough for two to be drawn; got {n_bags}. Pass a larger one."
-        )
-    return n_bags
-
-
-def check_splitter(splitter: Any) -> None:
-    """Refuse what is not a splitter object."""
-    if isinstance(splitter, type) or not callable(getattr(splitter, "split", None)):
-        raise TypeError(f"splitter must be a scikit-learn splitter, e.g. StratifiedKFold(10); got {splitter!r}.")
-
-
-_BLIND = ("KFold", "LeaveOneOut", "PredefinedSplit")  # splitters of scikit-learn that look at neither X nor y
-
-
-def reason_of_no_promise(splitter: Any) -> str:
-    """Return why the theorems do not speak of a splitter's folds; empty if they do, or if there is no splitter."""
-    kind = type(splitter)  # by its name: probabilities alone must not cost the import of scikit-learn
-    if splitter is None or (kind.__module__.startswith("sklearn.model_selection.") and kind.__name__ in _BLIND):
-        return ""
-    return f"{kind.__name__} may look at the data when it makes the folds, and no theorem speaks of such folds"
-
-
-FOLDS_WITH_WEIGHTS = "since no theorem is known for folds of several rows with weights"
-_BLIND_FOLDS = (
-    "CVPlus(n_folds=10), KFold, or, if its folds depend on neither X nor y, PredefinedSplit(fold_of_each_row)"
-)
-
-
-def warn_no_promise(caveat: str) -> None:
-    """Say once that a guarantee of 0 means that nothing is proven."""
-    if caveat:
-        way_out = "a split or the jackknife+" if caveat == FOLDS_WITH_WEIGHTS else _BLIND_FOLDS
-        text = f"nothing is promised: {caveat.removeprefix('since ')}. For a promise use {way_out}."
-        warn_caller(text)
-
-
-def split_by(splitter: Any, X: Any, y: NDArray[Any], clusters: NDArray[np.intp] | None = None) -> list[tuple[Any, Any]]:
-    """Return the pairs (train, held out) of a splitter that needs X and y only, or the cluster of each row, too."""
-    try:
-        return list(splitter.split(X, y))
-    except (TypeError, ValueError) as error:
-        if "group" not in str(error):
-            raise
-        if clusters is not None:
-            return list(splitter.split(X, y, clusters))
-        raise ValueError(
-            f"splitter must work without groups; {type(splitter).__name__} does not ({error}). Turn its folds into a "
-            "PredefinedSplit: splitter=PredefinedSplit(fold_of_each_row)."
-        ) from error
-
-
-def check_partition(pairs: list[tuple[Any, Any]], n_rows: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Refuse folds that leave a row out, hold it out twice, or train on rows that they hold out."""
-    splits = [(_row_numbers(train, n_rows), _row_numbers(held_out, n_rows)) for train, held_out in pairs]
-    times = np.bincount(np.concatenate([held_out for _, held_out in splits] or [np.arange(0)]), minlength=n_rows)
-    if (times != 1).any():
-        row = int(np.argmax(times != 1))
-        raise ValueError(
-            f"splitter must put each row into exactly one test part; row {row} is in {int(times[row])}. "
-            "Pass a KFold-like splitter, not a shuffled or repeated one."
-        )
-    for number, (train, held_out) in enumerate(splits):
-        both = np.intersect1d(train, held_out)
-        if len(both):
-            raise ValueError(
-                f"splitter must not train on rows that it holds out; fold {number + 1} does so with row "
-                f"{both[0]}. Scores of training rows are too low, and the coverage guarantee would be lost."
-            )
-    return splits
-
-
-def _row_numbers(rows: Any, n_rows: int) -> NDArray[np.intp]:
-    numbers = np.asarray(rows)
-    if numbers.dtype == np.bool_:
-        numbers = np.flatnonzero(numbers)
-    if numbers.ndim != 1 or (numbers.dtype.kind not in "iu" and len(numbers)):
-        raise TypeError(f"splitter must give row numbers; got dtype {numbers.dtype}, shape {numbers.shape}.")
-    numbers = numbers.copy()
-    if len(numbers) and (numbers.min() < 0 or numbers.max() >= n_rows):
-        raise ValueError(
-            f"splitter must give row numbers from 0 to {n_rows - 1}; got {numbers.min()} to {numbers.max()}."
-        )
-    return numbers.astype(np.intp)
 
 
 def check_fold_ids(folds: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -246,22 +130,4 @@ def refuse_without_scores(verb: str) -> NoReturn:
         f"this calibration cannot give {WITHOUT_SCORES[verb]}: it kept the thresholds of its levels, and no scores. "
         "Calibrate with resolution=2**-20 for p-values, every level and merging, or with aptset.calibrate where scores "
         "fit into memory."
-    )
-
-
-def refuse_other_level(alpha: Level, levels: Sequence[Fraction]) -> NoReturn:
-    """Say which levels there are."""
-    known = ", ".join(f"{float(level):g}" for level in levels)
-    shown = str(alpha) if isinstance(alpha, CellLevel) else f"{float(alpha):g}"
-    raise ValueError(
-        f"alpha must be a level that was calibrated, one of {known}; got {shown}. Pass it to "
-        "calibrate_batches, too, or calibrate with resolution=2**-20, which answers every level."
-    )
-
-
-def refuse_on_device() -> NoReturn:
-    """Say that counts are looked up in numpy's memory."""
-    raise TypeError(
-        "probabilities must be on the host for p-values of a calibration that only has counts or thresholds; got a "
-        "tensor on a device. Pass probabilities.cpu()."
     )

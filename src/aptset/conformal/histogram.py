@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, NoReturn, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.conformal.checks import check_level_offered, refuse_other_level, refuse_without_scores
+from aptset.conformal.checks import check_level_offered, refuse_without_scores
 from aptset.conformal.importance import Whole
 from aptset.conformal.measure import Thresholds
 from aptset.core.groups import Groups, Ids
@@ -163,6 +163,16 @@ def _first_difference(groups: NDArray[np.int32], buckets: Keys) -> NDArray[np.in
     return np.concatenate([np.full(min(len(buckets), 1), 65), widths]).astype(np.int64)
 
 
+def _refuse_other_level(alpha: Level, levels: Sequence[Fraction]) -> NoReturn:
+    """Say which levels there are."""
+    known = ", ".join(f"{float(level):g}" for level in levels)
+    shown = str(alpha) if isinstance(alpha, CellLevel) else f"{float(alpha):g}"
+    raise ValueError(
+        f"alpha must be a level that was calibrated, one of {known}; got {shown}. Pass it to "
+        "calibrate_batches, too, or calibrate with resolution=2**-20, which answers every level."
+    )
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class FixedThresholds(Thresholds):
@@ -190,11 +200,11 @@ class FixedThresholds(Thresholds):
         """Look up the threshold of each cell at one of the levels that were calibrated."""
         check_level_offered(self, level)
         if isinstance(level, CellLevel) and level.assurance is not None:
-            refuse_other_level(level, self.levels)
+            _refuse_other_level(level, self.levels)
         *alphas, _ = [level] * (len(self.values[0]) + 1) if isinstance(level, Fraction) else level.alphas(self.groups)
         for alpha in alphas:
             if alpha not in self.levels:
-                refuse_other_level(alpha, self.levels)
+                _refuse_other_level(alpha, self.levels)
         return np.array([*(self.values[self.levels.index(alpha), cell] for cell, alpha in enumerate(alphas)), np.inf])
 
 

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.conformal.aggregation import Tally
-from aptset.conformal.checks import FOLDS_WITH_WEIGHTS, refuse_assurance
+from aptset.conformal.checks import refuse_assurance
 from aptset.conformal.clusters import count_clusters
 from aptset.conformal.fold_scores import Fold
 from aptset.conformal.measure import Thresholds
 from aptset.core.groups import EVERYONE, Groups, Ids
 from aptset.core.levels import CellLevel, Level
+from aptset.core.validate import warn_caller
 from aptset.kernels.counting import rank_at
 from aptset.kernels.rowhash import Words
 
@@ -139,6 +140,20 @@ def opens_ensemble(scheme: Scheme) -> bool:
 def is_full(scheme: Scheme) -> bool:
     """Tell whether rows are scored anew together with every new one."""
     return bool(getattr(scheme, "scores_with_new_row", False))
+
+
+FOLDS_WITH_WEIGHTS = "since no theorem is known for folds of several rows with weights"
+_BLIND_FOLDS = (
+    "CVPlus(n_folds=10), KFold, or, if its folds depend on neither X nor y, PredefinedSplit(fold_of_each_row)"
+)
+
+
+def warn_no_promise(caveat: str) -> None:
+    """Say once that a guarantee of 0 means that nothing is proven."""
+    if caveat:
+        way_out = "a split or the jackknife+" if caveat == FOLDS_WITH_WEIGHTS else _BLIND_FOLDS
+        text = f"nothing is promised: {caveat.removeprefix('since ')}. For a promise use {way_out}."
+        warn_caller(text)
 
 
 class Promises:

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import validate_data
 
-from aptset.conformal.checks import check_bag_count
 from aptset.conformal.fold_scores import Fold
-from aptset.conformal.schemes.bootstrap import number_of_bags
+from aptset.conformal.schemes.bootstrap import check_bag_count, number_of_bags
 from aptset.core.labels import columns_of, in_order
 
 # Settings that name labels by value, in scikit-learn and in libraries that keep to its manners.

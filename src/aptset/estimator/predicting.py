@@ -14,10 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from aptset import Acceptance, Calibration, CrossCalibration, PredictionSets
 from aptset.calibration.formulas import Confidence, confidence_of
-from aptset.conformal.checks import warn_no_promise
 from aptset.conformal.clusters import promised, refuse_guaranteed_clusters
 from aptset.conformal.importance import refuse_guaranteed
-from aptset.conformal.scheme import Promises
+from aptset.conformal.scheme import Promises, warn_no_promise
 from aptset.core import validate
 from aptset.core.levels import Assurance, CellLevel, Level, alpha_of, check_alphas, check_level
 from aptset.core.randomization import NewU

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.conformal.aggregation import ScoreAll, Tally, plain_mass
-from aptset.conformal.checks import check_bag_count, check_some_bags
 from aptset.conformal.fold_scores import Fold, FoldScores
 from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import FoldSizes, LinearBound
@@ -126,10 +125,27 @@ class Bootstrap:
         return [LinearBound(Fraction(0), Fraction(2))]
 
 
+def check_bag_count(n_models: Any, name: str) -> int:
+    """Return about how many bags are wanted."""
+    if isinstance(n_models, bool) or not isinstance(n_models, int | np.integer):
+        raise TypeError(f"{name} must be a whole number; got {n_models!r}. Pass {name}=30, for instance.")
+    if n_models < 10:
+        raise ValueError(
+            f"{name} must be at least 10, since the number of models is drawn around it; got {n_models}. "
+            "Pass calibration='cv+' for a few models."
+        )
+    return int(n_models)
+
+
 def number_of_bags(wanted: int, n_rows: int, size: int, generator: np.random.Generator) -> int:
     """Draw the number of bags of a size: as many of more bags as lack one certain row of n + 1, the row to come."""
     lacks_it = (1 - 1 / (n_rows + 1)) ** size
-    return check_some_bags(int(generator.binomial(round(wanted / lacks_it), lacks_it)))
+    n_bags = int(generator.binomial(round(wanted / lacks_it), lacks_it))
+    if n_bags < 2:
+        raise ValueError(
+            f"the number of models must be large enough for two to be drawn; got {n_bags}. Pass a larger one."
+        )
+    return n_bags
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,88 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.conformal.aggregation import Tally
-from aptset.conformal.checks import (
-    check_fold_count,
-    check_partition,
-    check_splitter,
-    reason_of_no_promise,
-    split_by,
-)
 from aptset.conformal.fold_scores import Fold
 from aptset.conformal.scheme import FoldSizes, LinearBound, cross_lines
+
+
+def check_fold_count(n_folds: Any, n_rows: int) -> int:
+    """Return the number of folds."""
+    if isinstance(n_folds, bool) or not isinstance(n_folds, int | np.integer):
+        raise TypeError(
+            f"n_folds must be a whole number; got {n_folds!r}. Pass splitter=... for a scikit-learn splitter."
+        )
+    if not 2 <= n_folds <= n_rows:
+        raise ValueError(
+            f"n_folds must be between 2 and the number of rows; got n_folds={n_folds} with n_samples={n_rows}. "
+            "Pass calibration='jackknife+' for one fold per row."
+        )
+    return int(n_folds)
+
+
+def check_splitter(splitter: Any) -> None:
+    """Refuse what is not a splitter object."""
+    if isinstance(splitter, type) or not callable(getattr(splitter, "split", None)):
+        raise TypeError(f"splitter must be a scikit-learn splitter, e.g. StratifiedKFold(10); got {splitter!r}.")
+
+
+_BLIND = ("KFold", "LeaveOneOut", "PredefinedSplit")  # splitters of scikit-learn that look at neither X nor y
+
+
+def reason_of_no_promise(splitter: Any) -> str:
+    """Return why the theorems do not speak of a splitter's folds; empty if they do, or if there is no splitter."""
+    kind = type(splitter)  # by its name: probabilities alone must not cost the import of scikit-learn
+    if splitter is None or (kind.__module__.startswith("sklearn.model_selection.") and kind.__name__ in _BLIND):
+        return ""
+    return f"{kind.__name__} may look at the data when it makes the folds, and no theorem speaks of such folds"
+
+
+def split_by(splitter: Any, X: Any, y: NDArray[Any], clusters: NDArray[np.intp] | None = None) -> list[tuple[Any, Any]]:
+    """Return the pairs (train, held out) of a splitter that needs X and y only, or the cluster of each row, too."""
+    try:
+        return list(splitter.split(X, y))
+    except (TypeError, ValueError) as error:
+        if "group" not in str(error):
+            raise
+        if clusters is not None:
+            return list(splitter.split(X, y, clusters))
+        raise ValueError(
+            f"splitter must work without groups; {type(splitter).__name__} does not ({error}). Turn its folds into a "
+            "PredefinedSplit: splitter=PredefinedSplit(fold_of_each_row)."
+        ) from error
+
+
+def check_partition(pairs: list[tuple[Any, Any]], n_rows: int) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Refuse folds that leave a row out, hold it out twice, or train on rows that they hold out."""
+    splits = [(_row_numbers(train, n_rows), _row_numbers(held_out, n_rows)) for train, held_out in pairs]
+    times = np.bincount(np.concatenate([held_out for _, held_out in splits] or [np.arange(0)]), minlength=n_rows)
+    if (times != 1).any():
+        row = int(np.argmax(times != 1))
+        raise ValueError(
+            f"splitter must put each row into exactly one test part; row {row} is in {int(times[row])}. "
+            "Pass a KFold-like splitter, not a shuffled or repeated one."
+        )
+    for number, (train, held_out) in enumerate(splits):
+        both = np.intersect1d(train, held_out)
+        if len(both):
+            raise ValueError(
+                f"splitter must not train on rows that it holds out; fold {number + 1} does so with row "
+                f"{both[0]}. Scores of training rows are too low, and the coverage guarantee would be lost."
+            )
+    return splits
+
+
+def _row_numbers(rows: Any, n_rows: int) -> NDArray[np.intp]:
+    numbers = np.asarray(rows)
+    if numbers.dtype == np.bool_:
+        numbers = np.flatnonzero(numbers)
+    if numbers.ndim != 1 or (numbers.dtype.kind not in "iu" and len(numbers)):
+        raise TypeError(f"splitter must give row numbers; got dtype {numbers.dtype}, shape {numbers.shape}.")
+    numbers = numbers.copy()
+    if len(numbers) and (numbers.min() < 0 or numbers.max() >= n_rows):
+        raise ValueError(
+            f"splitter must give row numbers from 0 to {n_rows - 1}; got {numbers.min()} to {numbers.max()}."
+        )
+    return numbers.astype(np.intp)
 
 
 def random_folds(n: int, n_folds: int, generator: np.random.Generator) -> list[Fold]:

@@ -9,11 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.conformal.aggregation import Tally
-from aptset.conformal.checks import check_fold_count, reason_of_no_promise
 from aptset.conformal.fold_scores import Fold, FoldScores
 from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import FoldSizes, LinearBound, minimax_lines
-from aptset.conformal.schemes.cross import JackknifePlus, folds_of_splitter, random_folds
+from aptset.conformal.schemes.cross import (
+    JackknifePlus,
+    check_fold_count,
+    folds_of_splitter,
+    random_folds,
+    reason_of_no_promise,
+)
 from aptset.core.groups import Ids
 from aptset.kernels.counting import count_below, lower
 from aptset.kernels.rows import Rows
