@@ -30,6 +30,8 @@ from aptset.arrow.sources import as_coded_texts, as_numbers, as_texts
 from aptset.core.labels import Coded
 
 OnRows = Callable[[int], None]  # who counts rows that are done
+# The matrix of some rows, their labels, the columns that travel along, and those that folders stand for.
+_Piece = tuple[NDArray[Any], Coded | None, dict[str, pa.Array], dict[str, pa.Array]]
 
 
 class Batch(NamedTuple):
@@ -108,14 +110,35 @@ class ProbabilityFile:
         """Yield all rows in order, in pieces of whole blocks: what a set depends on never spans two of them."""
         file, step, start = self.file, in_whole_blocks(self.batch_rows), 0
         with file.errors():
-            for batch in self._matrices(file, step) if isinstance(file, ArrayFile) else self._columns(step):
-                yield batch
-                start = batch.start + len(batch.probabilities)
+            if isinstance(file, ArrayFile):
+                pieces = self._pieces_of_arrays(file, step)
+            else:
+                types = dict.fromkeys(self._probability_columns, pa.float64())
+                pieces = map(self._piece_of_table, of_even_length(file.batches(types=types), step))
+            for matrix, labels, own, keys in pieces:
+                if len(matrix):
+                    named = {**keys, **own}
+                    by, ids, clusters = (
+                        None if name is None else as_texts(named[name])
+                        for name in (self.group, self.row_id, self.cluster)
+                    )
+                    weight = self.weight
+                    weights = None if weight is None else check_weights(file.path, weight, named[weight], start)
+                    yield Batch(start, matrix, labels, by, ids, weights, own, clusters)
+                    start += len(matrix)
         check_row_count(file.path, start, start if file.rows is None else file.rows)
         if not may_be_empty:
             check_rows_present(file.path, start)
 
-    def _matrices(self, file: ArrayFile, step: int) -> Iterator[Batch]:
+    def _piece_of_table(self, batch: pa.RecordBatch) -> _Piece:
+        """Return some rows of a table, with one column of probabilities for each class."""
+        own = dict(zip(batch.schema.names, batch.columns, strict=True))
+        keys = self.file.key_columns(batch.num_rows) if self.file.keys else {}
+        columns = [as_numbers(own.pop(name)) for name in self._probability_columns]
+        labels = None if self.label is None else as_coded_texts((keys | own)[self.label])
+        return np.column_stack(columns), labels, own, keys
+
+    def _pieces_of_arrays(self, file: ArrayFile, step: int) -> Iterator[_Piece]:
         """Yield rows of a matrix; labels, ids, groups and weights stand beside it."""
         matrix, labels = self._arrays(file)
         order, named = self._order_of_matrix(matrix), self._named_arrays(file, len(matrix))
@@ -125,30 +148,7 @@ class ProbabilityFile:
             own = {} if coded is None or self.label is None else {Path(self.label).stem: pa.array(coded.in_full())}
             own |= {name: pa.array(values[rows]) for name, values in named.items()}
             keys = key_columns(file.keys, list(own), len(matrix[rows]))
-            yield self._batch(start, np.asarray(matrix[rows])[:, order], coded, own, keys)
-
-    def _columns(self, step: int) -> Iterator[Batch]:
-        """Yield rows of a table, with one column of probabilities for each class."""
-        wanted, start = self._probability_columns, 0
-        for batch in of_even_length(self.file.batches(types=dict.fromkeys(wanted, pa.float64())), step):
-            if batch.num_rows:
-                own = dict(zip(batch.schema.names, batch.columns, strict=True))
-                keys = self.file.key_columns(batch.num_rows) if self.file.keys else {}
-                matrix = np.column_stack([as_numbers(own.pop(name)) for name in wanted])
-                labels = None if self.label is None else as_coded_texts((keys | own)[self.label])
-                yield self._batch(start, matrix, labels, own, keys)
-                start += batch.num_rows
-
-    def _batch(
-        self, start: int, matrix: NDArray[Any], labels: Coded | None, own: dict[str, Any], keys: dict[str, Any]
-    ) -> Batch:
-        """Return some rows with what their columns, and those that folders stand for, say about them."""
-        named = {**keys, **own}
-        by, ids, clusters = (
-            None if name is None else as_texts(named[name]) for name in (self.group, self.row_id, self.cluster)
-        )
-        weights = None if self.weight is None else check_weights(self.path, self.weight, named[self.weight], start)
-        return Batch(start, matrix, labels, by, ids, weights, own, clusters)
+            yield np.asarray(matrix[rows])[:, order], coded, own, keys
 
     def _named_arrays(self, file: ArrayFile, n_rows: int) -> dict[str, NDArray[Any]]:
         """Return the ids, groups, weights and clusters, which stand beside the matrix."""
@@ -187,11 +187,11 @@ class ProbabilityFile:
     def _probability_columns(self) -> list[str]:
         """The columns of probabilities: by their prefix, by the classes of a calibration, or all that hold numbers."""
         own, names = self.file.names, self.file.all_names
-        check_distinct_columns(self.path, own)
+        check_distinct_columns(self.file.path, own)
         named = [name for name in (self.label, *self._beside) if name is not None]
         for name in named:
             if name not in names:
-                raise lacks(self.path, f"a column {name!r}", names, [name])
+                raise lacks(self.file.path, f"a column {name!r}", names, [name])
         is_empty = self.file.rows == 0
         if self.prefix is not None:
             columns = [name for name in own if name.startswith(self.prefix)]
@@ -207,7 +207,7 @@ class ProbabilityFile:
             what = "at least 2 columns of numbers (or pass --prefix)"
         columns = [name for name in columns if name not in named]
         if len(columns) < 2:
-            raise lacks(self.path, what, names)
+            raise lacks(self.file.path, what, names)
         return [columns[place] for place in self._order([name.removeprefix(self.prefix or "") for name in columns])]
 
     def _order_of_matrix(self, matrix: NDArray[Any]) -> list[int]:

@@ -94,7 +94,7 @@ def write_sets(
     source = maker.source(file)
     types = {} if is_part or out.suffix.lower() == ".csv" else types_of(file)
     form = (types, file.dialect if same_dialect else None, CONFIDENCE if maker.confidence else ())
-    with SetsWriter(out, source.other_columns, maker.classes, maker.alphas, *form) as writer:
+    with SetsWriter.to(out, source.other_columns, maker.classes, maker.alphas, *form) as writer:
         for others, sets, sure in maker.pieces(source) if file.rows != 0 else [_nothing(maker, source)]:
             writer.write(others, sets, sure)
             on_rows(len(sets[0]))

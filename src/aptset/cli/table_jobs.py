@@ -258,7 +258,7 @@ class TableResult:
         promise = {"promise": promise_of(self.classifier), "p_value": test and test.p_value, "target": self.target}
         # Each takes its place when all are written: a full disk leaves the results of an earlier run as they were.
         with (
-            SetsWriter(folder / WRITTEN[0], list(others), names, alphas) as writer,
+            SetsWriter.to(folder / WRITTEN[0], list(others), names, alphas) as writer,
             atomic_path(folder / WRITTEN[1]) as evaluation,
         ):
             writer.write(others, self.sets)

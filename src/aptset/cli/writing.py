@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,7 +32,7 @@ def columns_of_confidence(rows: Confidence) -> dict[str, pa.Array]:
 
 
 class SetsWriter:
-    """Writes sets batch by batch to parquet or CSV; the file appears when the writer is closed without an error.
+    """Writes sets batch by batch to parquet or CSV.
 
     Labels of parquet keep their type. ``types`` are those that columns of texts have in parquet, which knows types;
     ``dialect`` is how a CSV is written.
@@ -55,10 +55,19 @@ class SetsWriter:
         self._path, self._types, self._dialect = path, types or {}, dialect
         is_typed = not self._is_csv and not any(isinstance(label, str) for label in classes)
         self._classes = pa.array(list(classes)) if is_typed else of_texts(texts)
-        self._context = atomic_path(path)
-        self._temporary = self._context.__enter__()
-        self._writer: Any = None
+        self._temporary, self._writer = path, cast(Any, None)
         self._alphas, self._rows, self._labels, self._empty = alphas, 0, 0, 0
+
+    @classmethod
+    @contextmanager
+    def to(cls, path: Path, *settings: Any) -> Iterator[SetsWriter]:
+        """Give a writer for a file, which takes its place when all went well."""
+        writer = cls(path, *settings)
+        with atomic_path(path) as writer._temporary:
+            try:
+                yield writer
+            finally:
+                writer.close()
 
     def write(self, others: dict[str, pa.Array], sets: Sequence[Any], more: Confidence | None = None) -> None:
         """Write some rows: the columns that travel along, for each level the size and labels of each set, and more."""
@@ -72,11 +81,11 @@ class SetsWriter:
         columns = {**others, **made, **({} if more is None else columns_of_confidence(more))}
         table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
         if self._writer is None:
-            path = as_utf8(self._temporary)
             if self._is_csv and self._dialect is not None:
                 self._writer = LinesWriter(self._temporary, list(columns), self._dialect)
             else:
-                self._writer = (pa_csv.CSVWriter if self._is_csv else pq.ParquetWriter)(path, table.schema)
+                kind = pa_csv.CSVWriter if self._is_csv else pq.ParquetWriter
+                self._writer = kind(as_utf8(self._temporary), table.schema)
         self._writer.write_table(table)
         first = sets[0]
         self._rows, self._labels = self._rows + len(first), self._labels + len(first.indices)
@@ -88,22 +97,11 @@ class SetsWriter:
         done = {"rows": rows, "alpha": alpha, "mean_size": self._labels / rows if rows else 0.0, "empty": self._empty}
         return {**done, "out": str(self._path), "columns": self.names}
 
-    def __enter__(self) -> SetsWriter:
-        return self
-
     def close(self) -> None:
         """Write what is left; the file takes its place at the end of the block."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-
-    def __exit__(self, *failure: Any) -> None:
-        try:
-            self.close()
-        except BaseException:
-            self._context.__exit__(*sys.exc_info())
-            raise
-        self._context.__exit__(*failure)
 
 
 def _joined(lists: Any) -> Any:
@@ -245,8 +243,7 @@ def write_decisions(path: Path, columns: dict[str, Any], made: dict[str, Any], c
     if is_csv:
         check_flat_columns(path, table.select(list(columns)).schema)
         if "set" in made:
-            joined = pa.array(["|".join(members) for members in made["set"].to_pylist()])
-            table = table.set_column(table.schema.get_field_index("set"), "set", joined)
+            table = table.set_column(table.schema.get_field_index("set"), "set", _joined(made["set"]))
     with atomic_path(path) as temporary:
         writer = pa_csv.write_csv if is_csv else pq.write_table
         writer(table, as_utf8(temporary))
