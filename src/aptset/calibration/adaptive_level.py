@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aptset.calibration.calibration import Calibration
+from aptset.core import validate
 from aptset.core.validate import warn_caller
 from aptset.kernels.formula import Floats
 
@@ -210,10 +211,7 @@ def check_window(window: Any) -> int | None:
 
 def check_count(value: Any, name: str, way_out: str) -> int:
     """Return a whole number from 1 on."""
-    is_number = isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_)
-    if not is_number or not 1 <= value < MOST:
-        raise ValueError(f"{name} must be a whole number of rows, from 1 to 2^53; got {value!r}. {way_out}.")
-    return int(value)
+    return validate.whole(value, name, 1, "a whole number of rows, from 1 to 2^53", MOST - 1, f"{way_out}.")
 
 
 def warn_of_forgotten_rows(most: int) -> None:

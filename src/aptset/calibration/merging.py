@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aptset.conformal.checks import check_fold_ids, check_offers
 from aptset.conformal.importance import same_kind_of_weights
 from aptset.conformal.measure import join_groups, join_measures
+from aptset.core.groups import Groups
 from aptset.core.labels import as_objects
 from aptset.core.randomization import warn_of_equal_shards
 
@@ -32,8 +32,12 @@ def merged(one: Calibration, other: Calibration) -> Calibration:
 
 def merged_folds(one: CrossCalibration, other: CrossCalibration) -> CrossCalibration:
     """Return both as if all rows had been calibrated at once: folds of one name have one model."""
-    _check_same_face(one, other)
-    _check_own_folds(bool(one.parts), bool(other.parts))
+    if type(one) is type(other) and not (one.parts and other.parts):
+        raise ValueError(
+            "only calibrations of calibrate_cv can be merged where there are several models: those of a fitted "
+            "classifier are its own, and no rows of another fit were scored by them. Fit on all rows at once, or "
+            "merge calibrations of one frozen model (FrozenEstimator, calibration='split')."
+        )
     _check(one, other)
     if one.chance.source == "content":
         warn_of_equal_shards(min(one.chance.copies, other.chance.copies), by_ids_alone=True)
@@ -42,7 +46,10 @@ def merged_folds(one: CrossCalibration, other: CrossCalibration) -> CrossCalibra
     for each in (one, other):
         for name, fold in zip(each.folds.tolist(), each.held_out.folds, strict=True):
             scores_of.setdefault(name, []).append((fold, each.held_out.groups))
-    both = _as_they_are(one.folds, other.folds)
+    if one.folds.dtype.kind == other.folds.dtype.kind:
+        both = np.concatenate([one.folds, other.folds])
+    else:  # numpy would make texts, or rounded numbers, of names of two types
+        both = as_objects([*one.folds.tolist(), *other.folds.tolist()])
     names, _ = check_fold_ids(both, len(both))
     held_out = join_measures([scores_of[name] for name in names.tolist()], groups, one.held_out)
     return replace(one, held_out=held_out, folds=names, **_together(one, other))
@@ -50,7 +57,10 @@ def merged_folds(one: CrossCalibration, other: CrossCalibration) -> CrossCalibra
 
 def _check(one: Any, other: Any) -> None:
     """Refuse what speaks of other scores, or of the same rows."""
-    _check_same_face(one, other)
+    if type(one) is not type(other):
+        raise TypeError(f"other must be a {type(one).__name__}, too; got {type(other).__name__}.")
+    ours, theirs = one.held_out, other.held_out
+    folds, other_folds = (each.folds.tolist() if hasattr(each, "folds") else [] for each in (one, other))
     same = {
         "score": one.conformity == other.conformity,
         "key (random_state)": one.key == other.key,
@@ -59,50 +69,46 @@ def _check(one: Any, other: Any) -> None:
         "normalize": one.normalize == other.normalize,
         "allow_empty": one.allow_empty == other.allow_empty,
         "classes": np.array_equal(one.classes, other.classes),
-        "what was kept (scores, thresholds, counts)": _kept(one) == _kept(other),
-        "weights (weights, label_weights, prior_correction)": same_kind_of_weights(one.held_out, other.held_out),
-        "clusters (clusters, votes)": _same_clusters(one.held_out.clusters, other.held_out.clusters),
-        "kind of groups": one.held_out.groups.kind == other.held_out.groups.kind,
-        "bands of labels": _bands_of(one) == _bands_of(other),
-        "columns of groups": _columns_of(one) == _columns_of(other),
+        "what was kept (scores, thresholds, counts)": (
+            type(ours) is type(theirs) and ours.has_weights == theirs.has_weights
+        ),
+        "weights (weights, label_weights, prior_correction)": same_kind_of_weights(ours, theirs),
+        "clusters (clusters, votes)": (
+            theirs.clusters is None if ours.clusters is None else ours.clusters.is_like(theirs.clusters)
+        ),
+        "kind of groups": ours.groups.kind == theirs.groups.kind,
+        "bands of labels": _bands_of(ours.groups) == _bands_of(theirs.groups),
+        "columns of groups": _columns_of(ours.groups) == _columns_of(theirs.groups),
         "combine": getattr(one, "scheme", None) == getattr(other, "scheme", None),
-        "kind of names of groups": _may_be_equal(_names_of(one), _names_of(other)),
-        "kind of names of folds": _may_be_equal(_folds_of(one), _folds_of(other)),
+        "kind of names of groups": _may_be_equal(ours.groups.of_rows, theirs.groups.of_rows),
+        "kind of names of folds": _may_be_equal(folds, other_folds),
     }
-    ours, theirs = ({*each.parts, sum(each.parts) % 2**64} if each.parts else set() for each in (one, other))
-    _check_mergeable([name for name, equal in same.items() if not equal], bool(ours & theirs))
+    differences = [name for name, equal in same.items() if not equal]
+    if differences:
+        raise ValueError(
+            f"other must be a calibration of the same kind; it differs in {', '.join(differences)}. "
+            "Calibrate every shard with the same settings and the same integer random_state."
+        )
+    parts, other_parts = ({*each.parts, sum(each.parts) % 2**64} if each.parts else set() for each in (one, other))
+    if parts & other_parts:
+        raise ValueError(
+            "other must be a calibration of other rows; rows in this one already have the same content, labels and u. "
+            "If they are the same shard, they would count twice: merge every shard once. If they are other rows that "
+            "happen to be equal, calibrate them with ids=..., or each shard with a first_row of its own, which gives "
+            "them a u of their own."
+        )
 
 
-def _kept(calibration: Any) -> Any:
-    return type(calibration.held_out), calibration.held_out.has_weights
+def _bands_of(groups: Groups) -> Any:
+    """Return which labels share a cell; None where each has its own, or none has."""
+    names = groups.names if groups.rows is None else [label for _, label in groups.names[: groups.n_by_label]]
+    return None if groups.bands is None else (list(names), groups.bands)
 
 
-def _same_clusters(one: Any, other: Any) -> bool:
-    return other is None if one is None else one.is_like(other)
-
-
-def _bands_of(calibration: Any) -> Any:
-    groups = calibration.held_out.groups
-    bands = groups.names if groups.rows is None else [label for _, label in groups.names[: groups.n_by_label]]
-    return None if groups.bands is None else (list(bands), groups.bands)
-
-
-def _names_of(calibration: Any) -> Sequence[Any]:
-    """Return the names of groups; of cells that a group of rows and a label make, those of the groups of rows."""
-    groups = calibration.held_out.groups
-    names: Sequence[Any] = groups.names if groups.rows is None else groups.rows
-    return names
-
-
-def _columns_of(calibration: Any) -> Any:
+def _columns_of(groups: Groups) -> Any:
     """Return what overlapping groups come from: columns of a frame, or those of a matrix."""
-    overlap = calibration.held_out.groups.overlap
+    overlap = groups.overlap
     return overlap and (overlap.frame, overlap.is_flag, overlap.names if overlap.frame is None else None)
-
-
-def _folds_of(calibration: Any) -> list[Any]:
-    folds: list[Any] = calibration.folds.tolist() if hasattr(calibration, "folds") else []
-    return folds
 
 
 def _may_be_equal(names: Sequence[Any], others: Sequence[Any]) -> bool:
@@ -111,46 +117,7 @@ def _may_be_equal(names: Sequence[Any], others: Sequence[Any]) -> bool:
     return not ours or not theirs or bool(ours & theirs)
 
 
-def _as_they_are(names: NDArray[Any], others: NDArray[Any]) -> NDArray[Any]:
-    """Return all names; numpy would make texts, or rounded numbers, of those of two types."""
-    if names.dtype.kind == others.dtype.kind:
-        return np.concatenate([names, others])
-    return as_objects([*names.tolist(), *others.tolist()])
-
-
 def _together(one: Any, other: Any) -> dict[str, Any]:
     n_copies = one.chance.copies * one.rows + other.chance.copies * other.rows
     chance = one.chance.with_copies(n_copies, one.rows + other.rows)
     return {"chance": chance, "parts": one.parts + other.parts}
-
-
-def _check_same_face(one: Any, other: Any) -> None:
-    """Refuse to join what is not of one type."""
-    if type(one) is not type(other):
-        raise TypeError(f"other must be a {type(one).__name__}, too; got {type(other).__name__}.")
-
-
-def _check_own_folds(*made_elsewhere: bool) -> None:
-    """Refuse to join the folds of a fitted classifier: folds of one name must have one model."""
-    if not all(made_elsewhere):
-        raise ValueError(
-            "only calibrations of calibrate_cv can be merged where there are several models: those of a fitted "
-            "classifier are its own, and no rows of another fit were scored by them. Fit on all rows at once, or "
-            "merge calibrations of one frozen model (FrozenEstimator, calibration='split')."
-        )
-
-
-def _check_mergeable(differences: list[str], overlap: bool) -> None:
-    """Refuse to join calibrations that do not speak of the same scores, or that speak of the same rows."""
-    if differences:
-        raise ValueError(
-            f"other must be a calibration of the same kind; it differs in {', '.join(differences)}. "
-            "Calibrate every shard with the same settings and the same integer random_state."
-        )
-    if overlap:
-        raise ValueError(
-            "other must be a calibration of other rows; rows in this one already have the same content, labels and u. "
-            "If they are the same shard, they would count twice: merge every shard once. If they are other rows that "
-            "happen to be equal, calibrate them with ids=..., or each shard with a first_row of its own, which gives "
-            "them a u of their own."
-        )

@@ -29,7 +29,7 @@ from aptset.core.groups import Ids
 from aptset.core.labels import check_labels
 from aptset.core.levels import warn_if_too_few
 from aptset.core.randomization import refuse_fresh
-from aptset.kernels.formula import Floats, Formula
+from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import Rows
 from aptset.scores.conformity import formula_of
@@ -50,30 +50,6 @@ class Question(NamedTuple):
         """The seed of each row, as if it came now."""
         assert self.rows.seeds is not None
         return self.rows.seeds
-
-
-def ask(
-    calibration: Calibration,
-    formula: Formula,
-    numbering: Numbering,
-    probabilities: Any,
-    groups: Any,
-    u: Any,
-    ids: Any,
-    settings: tuple[Any, Any],
-) -> Question:
-    """Check rows of a stream as the calibration checks new ones; those on a device go through the host."""
-    normalize, logits = settings
-    refuse_fresh(u, "in a stream, which numbers copies from call to call")
-    request = Request(groups, u, ids, normalize, logits)
-    rows, draw, matrix = new_rows(calibration, formula, probabilities, request, is_whole=False, may_stay=False)
-    assert isinstance(rows, Rows)  # nothing stays on a device
-    of_rows, sizes = calibration.held_out.resolve_groups(groups, len(rows))
-    unknown = {name: n for name, n in sizes.items() if n == 0 and name not in calibration.held_out.size_of_group}
-    if draw.seeds is not None:
-        return Question(rows, draw.seeds, of_rows, True, unknown)
-    keys = content_seeds(rows, matrix)
-    return Question(replace(rows, seeds=numbering.own_seeds(keys)), keys, of_rows, False, unknown)
 
 
 def take_in_labels(state: State, asked: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> None:
@@ -319,7 +295,20 @@ class Online:
         return self
 
     def _ask(self, probabilities: Any, groups: Any, u: Any, ids: Any, settings: tuple[Any, Any]) -> Question:
-        return ask(self.calibration, self._formula, self._state.numbering, probabilities, groups, u, ids, settings)
+        """Check rows of a stream as the calibration checks new ones; those on a device go through the host."""
+        refuse_fresh(u, "in a stream, which numbers copies from call to call")
+        calibration, request = self.calibration, Request(groups, u, ids, *settings)
+        rows, draw, matrix = new_rows(
+            calibration, self._formula, probabilities, request, is_whole=False, may_stay=False
+        )
+        assert isinstance(rows, Rows)  # nothing stays on a device
+        of_rows, sizes = calibration.held_out.resolve_groups(groups, len(rows))
+        unknown = {name: n for name, n in sizes.items() if n == 0 and name not in calibration.held_out.size_of_group}
+        if draw.seeds is not None:
+            return Question(rows, draw.seeds, of_rows, True, unknown)
+        keys = content_seeds(rows, matrix)
+        seeded = replace(rows, seeds=self._state.numbering.own_seeds(keys))
+        return Question(seeded, keys, of_rows, False, unknown)
 
     def _asked(
         self, probabilities: Any, groups: Any, u: Any, ids: Any, settings: tuple[Any, Any], allow_empty: bool | None
