@@ -13,6 +13,7 @@ import torch
 from emulated.launcher import Emulator
 
 import aptset
+from aptset import SAPS, Adaptive, Homogeneous, Margin, Rank, Regularized
 from aptset.calibration import device_rows
 from aptset.core import devices
 from aptset.kernels import membership as cuts
@@ -32,7 +33,6 @@ from aptset.kernels.rows import (
     softmax_by_blocks,
 )
 from aptset.kernels.tensors import TensorRows
-from aptset.scores import SAPS, Adaptive, Homogeneous, Margin, Rank, Regularized
 
 KEY, TOLERANCE = 0xF234567890ABCDEF, 2e-2
 KINDS = ("random", "peaked", "flat", "tied", "equal", "zeros", "tiny", "copies")

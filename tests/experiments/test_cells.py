@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from sklearn.frozen import FrozenEstimator
 
-from aptset.estimator.classifier import ConformalClassifier
+from aptset import ConformalClassifier, PredictionSets
 from aptset.estimator.fitting import seed_unseeded
 from aptset.experiments import designs as cells
 from aptset.experiments.baselines import ConformalQuantileClassifier
 from aptset.experiments.datasets import Mixed
 from aptset.experiments.designs import FAMILY_OF, Cell, make_box, measure
 from aptset.metrics import OF_SPLITS
-from aptset.sets import PredictionSets
 
 SMALL = Cell("model1", 60, 200, "Oracle", "SC", 0)
 

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import t
 
+from aptset import Estimate
 from aptset.experiments.claims import (
     INFINITY,
     NOTEBOOK,
@@ -21,7 +22,6 @@ from aptset.experiments.claims import (
 )
 from aptset.experiments.designs import DESIGNS
 from aptset.experiments.reproduce import claims_page
-from aptset.metrics.estimates import Estimate
 
 
 def results(values, data="model1", n_train=1000, condition="all"):

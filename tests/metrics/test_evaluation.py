@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import aptset
+from aptset import Evaluation
 from aptset.metrics import BREAKDOWNS, METRICS
 from aptset.metrics.estimates import share_of_count
-from aptset.metrics.evaluation import Evaluation
 
 
 def evaluation(**options):

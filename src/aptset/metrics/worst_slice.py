@@ -217,22 +217,17 @@ def check_directions(directions: Any, n_features: int, generator: np.random.Gene
     if isinstance(directions, int | np.integer) and not isinstance(directions, bool):
         if directions < 1:
             raise ValueError(f"directions must be at least 1; got {directions}.")
-        vectors = generator.normal(size=(int(directions), n_features))
-    else:
-        try:
-            vectors = np.array(directions, dtype=np.float64, ndmin=2)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"directions must be a whole number or a matrix of numbers; got {directions!r}.") from error
-        if vectors.ndim != 2 or vectors.shape[1] != n_features or not np.isfinite(vectors).all():
-            raise ValueError(
-                f"directions must be finite, with one entry per feature ({n_features}); got {vectors.shape}."
-            )
-        if len(vectors) == 0 or (vectors == 0).all(axis=1).any():
-            raise ValueError("directions must not be empty or zero.")
-        return vectors  # as they are: dividing by a length would tear exact ties apart
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: NDArray[np.float64] = vectors / norms
-    return unit
+        drawn = generator.normal(size=(int(directions), n_features))
+        return np.asarray(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))
+    try:
+        vectors = np.array(directions, dtype=np.float64, ndmin=2)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"directions must be a whole number or a matrix of numbers; got {directions!r}.") from error
+    if vectors.ndim != 2 or vectors.shape[1] != n_features or not np.isfinite(vectors).all():
+        raise ValueError(f"directions must be finite, with one entry per feature ({n_features}); got {vectors.shape}.")
+    if len(vectors) == 0 or (vectors == 0).all(axis=1).any():
+        raise ValueError("directions must not be empty or zero.")
+    return vectors  # as they are: dividing by a length would tear exact ties apart
 
 
 def worst_slice_coverage(
