@@ -1,6 +1,6 @@
 """What a collection of sets is worth: coverage and size, overall and by label, by group, by size.
 
-Every function takes the sets as a PredictionSets, a boolean mask (rows, classes) or a list of label arrays, and the
+Every metric takes the sets as a PredictionSets, a boolean mask (rows, classes) or a list of label arrays, and the
 true labels. Shares come with exact Clopper-Pearson intervals, mean sizes with intervals for sizes between 0 and the
 number of labels.
 
