@@ -31,9 +31,9 @@ from aptset.core.store import (
     check_stored_values,
     damaged,
     is_storable,
-    plain_labels,
-    plain_value,
     same_values,
+    storable_labels,
+    storable_value,
     unknown_kind,
     write,
 )
@@ -53,13 +53,13 @@ def write_calibration(path: str | Path, fields: Facts) -> None:
     facts = {
         **common_facts(*(fields[name] for name in ("conformity", "classes", "held_out", "key", "chance"))),
         **of_measure,
-        "columns": None if fields["columns"] is None else plain_labels(fields["columns"]),
+        "columns": None if fields["columns"] is None else storable_labels(fields["columns"]),
         "allow_empty": fields["allow_empty"],
         "normalize": fields["normalize"],
         "parts": [str(part) for part in fields["parts"]],
     }
     if "scheme" in fields:
-        of_folds = {"folds": plain_labels(fields["folds"]), "scheme": describe_scheme(fields["scheme"])}
+        of_folds = {"folds": storable_labels(fields["folds"]), "scheme": describe_scheme(fields["scheme"])}
         write(path, "cross", {**facts, **of_folds}, tensors)
     else:
         write(path, kind, {**facts, "first_rows": [str(row) for row in fields["first_rows"]]}, tensors)
@@ -113,9 +113,9 @@ def common_facts(score: Score, classes: NDArray[Any], held_out: Thresholds, key:
 
     return {
         "score": describe_score(score),
-        "classes": plain_labels(classes),
+        "classes": storable_labels(classes),
         "groups": {
-            name: [plain_value(one) for one in value] if isinstance(value, list) else value
+            name: [storable_value(one) for one in value] if isinstance(value, list) else value
             for name, value in flat_groups(held_out.groups).items()
         },
         "key": str(key),

@@ -35,8 +35,8 @@ from aptset.core.store import (
     check_stored_values,
     damaged,
     is_word,
-    plain_labels,
-    plain_value,
+    storable_labels,
+    storable_value,
     stored_fraction,
     write,
 )
@@ -177,14 +177,14 @@ def _reading_facts(reading: Reading) -> Facts:
     from importlib.metadata import version
 
     def labels(values: Any) -> Facts | None:
-        return None if values is None else plain_labels(values)
+        return None if values is None else storable_labels(values)
 
     return {
         "confidence": reading.confidence if isinstance(reading.confidence, str) else OWN,
         "classes": labels(reading.classes),
         "columns": labels(reading.columns),
         "by": reading.by,
-        "names": [plain_value(name) for name in reading.groups.names],
+        "names": [storable_value(name) for name in reading.groups.names],
         "normalize": reading.normalize,
         "key": str(reading.key),
         **chance_facts(reading.chance),

@@ -309,7 +309,7 @@ def is_storable(value: Any) -> bool:
     return value is None or isinstance(value, bool | int) or (isinstance(value, float) and value == value)
 
 
-def plain_value(value: Any) -> Any:
+def storable_value(value: Any) -> Any:
     """Return a label, a group or a setting as JSON takes it."""
     value = value.item() if isinstance(value, np.generic) else value
     if is_storable(value):
@@ -320,9 +320,9 @@ def plain_value(value: Any) -> Any:
     )
 
 
-def plain_labels(values: NDArray[Any]) -> Facts:
+def storable_labels(values: NDArray[Any]) -> Facts:
     """Return labels as JSON takes them; as objects where an array would make something else of them."""
-    plain = [plain_value(value) for value in values.tolist()]
+    plain = [storable_value(value) for value in values.tolist()]
     is_object = values.dtype == object or not same_values(_label_array(plain, False).tolist(), plain)
     return {"values": plain, "objects": is_object}
 

@@ -45,8 +45,8 @@ from aptset.core.store import (
     check_stored_labels,
     damaged,
     is_storable,
-    plain_labels,
-    plain_value,
+    storable_labels,
+    storable_value,
     unknown_kind,
     write,
 )
@@ -219,7 +219,7 @@ def _describe(fitted: Fitted, state: dict[str, Any], settings: dict[str, Any]) -
         "scores_hash": of_measure["scores_hash"],
         "settings": {name: _plain(value) for name, value in settings.items()},
         "group_setting": _plain(state["group_setting"]),
-        "known_classes": None if classes is None else plain_labels(np.asarray(classes)),
+        "known_classes": None if classes is None else storable_labels(np.asarray(classes)),
         "unseen_label_chance": state["unseen_label_chance"],
         "training_rows": state["training_rows"],
         "n_models": len(state["models"]),
@@ -237,7 +237,7 @@ def _versions_of(models: Sequence[Any]) -> dict[str, str | None]:
 
 def _plain(value: Any) -> Any:
     """Return a setting as JSON has it: a plain value, or a list of them."""
-    return [_plain(part) for part in value] if isinstance(value, list) else plain_value(value)
+    return [_plain(part) for part in value] if isinstance(value, list) else storable_value(value)
 
 
 def _version(package: str) -> str | None:

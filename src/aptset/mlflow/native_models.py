@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.core.store import check_stored_labels, plain_labels, unknown_kind
+from aptset.core.store import check_stored_labels, storable_labels, unknown_kind
 from aptset.estimator.stored_models import check_vouched, need_skops
 from aptset.estimator.stored_trees import check_trees
 
@@ -201,7 +201,7 @@ def save_native(model: Any, folder: Path, example: Any = None) -> dict[str, Any]
     name = flavour_of(model)
     FLAVOURS[name].save(model, folder, example)
     classes = getattr(model, "classes_", None) if name == "lightgbm" else None
-    return {"flavour": name, "classes": None if classes is None else plain_labels(np.asarray(classes))}
+    return {"flavour": name, "classes": None if classes is None else storable_labels(np.asarray(classes))}
 
 
 def load_native(folder: Path, stored: dict[str, Any]) -> Any:
