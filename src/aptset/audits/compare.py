@@ -27,78 +27,6 @@ from aptset.metrics.coverage_distribution import FALSE_ALARMS
 from aptset.metrics.estimates import paired_mean, resampled_mean
 from aptset.reports.making import check_page_path, save_page
 
-
-def headline(comparison: Comparison) -> str:
-    """Return who is best in a few words."""
-    best, *others = comparison.ranking
-    if not comparison.verdicts[best].kept:
-        return "No candidate keeps the promise"
-    agree = " of those that agree with the promise" if not all(v.kept for v in comparison.verdicts.values()) else ""
-    rivals = [other for other in others if comparison.verdicts[other].kept]
-    if not _leads(comparison, best, rivals, "models"):
-        return f"{best} comes first{agree}, without a clear lead"
-    doubt = "" if _leads(comparison, best, rivals, "data") else "; other data may give another result"
-    return f"{best} has the smallest sets{agree}{doubt}"
-
-
-def _leads(comparison: Comparison, best: str, rivals: list[str], about: Literal["models", "data"]) -> bool:
-    return all(comparison.difference(rival, best, "size", comparison.each, about).low > 0 for rival in rivals)
-
-
-def sentence(comparison: Comparison, best: str, other: str) -> str:
-    """Say how the best differs from another."""
-    size, slices, gap = (
-        comparison.difference(other, best, metric, comparison.each) for metric in ("size", "worst_slice", "coverage")
-    )
-    covers = [f"{float(comparison.verdicts[name].coverage):.3f}" for name in (best, other)]
-    if not comparison.verdicts[other].kept and comparison.verdicts[best].kept:
-        return f"{other} does not keep the promise (coverage {covers[1]}); {best} agrees with it ({covers[0]})."
-    elsewhere = comparison.difference(other, best, "size", comparison.each, "data")
-    interval = f"interval {size.low:.2g} to {size.high:.2g}; on other data {elsewhere.low:.2g} to {elsewhere.high:.2g}"
-    if size.low > 0:
-        text = f"{best}'s sets are {float(size):.2f} labels smaller on average than {other}'s ({interval})"
-    else:
-        text = f"No clear difference in size between {best} and {other} ({float(size):.2g} labels, {interval})"
-    clear = (
-        "with a difference in coverage" if not gap.low <= 0 <= gap.high else "without a clear difference in coverage"
-    )
-    text += f", {clear} ({covers[0]} and {covers[1]})"
-    if np.isnan(slices):
-        return text + "."
-    way = "lower" if slices.high < 0 else "higher" if slices.low > 0 else "about the same"
-    ends = f"difference {float(slices):.2g}, {slices.low:.2g} to {slices.high:.2g}"
-    return f"{text}; worst-slice coverage of {other} is {way} ({ends})."
-
-
-def recommended(comparison: Comparison) -> tuple[str, str]:
-    """Return the candidate to take, and the reason."""
-    best, *others = comparison.ranking
-    if not comparison.verdicts[best].kept:
-        return best, "none of them keeps the promise; look at the rows first (aptset audit)"
-    alike = [name for name in others if comparison.verdicts[name].kept and _is_near(comparison, name, best)]
-    sizes = {name: float(comparison.splits.values(name, "size").mean()) for name in comparison.ranking}
-    if not alike:
-        rival = next((name for name in others if comparison.verdicts[name].kept), None)
-        beside = f"; {rival} has {sizes[rival]:.2f}" if rival else ""
-        return best, f"it agrees with the promise and has the smallest sets, {sizes[best]:.2f} labels{beside}"
-    slices = {name: _mean_slice(comparison, name) for name in (best, *alike)}
-    chosen = best if np.isnan(slices[best]) else max((best, *alike), key=lambda name: slices[name])
-    same = ", ".join(name for name in (best, *alike) if name != chosen)
-    worst = f", and its worst slice is covered best, {slices[chosen]:.3f}" if not np.isnan(slices[chosen]) else ""
-    small = f"its sets, {sizes[chosen]:.2f} labels, are as small as those of {same}"
-    return chosen, f"it agrees with the promise, {small}{worst}"
-
-
-def _mean_slice(comparison: Comparison, name: str) -> float:
-    """Return the coverage of the worst slice over splits that had rows enough to look for one; NaN if none had."""
-    values = comparison.splits.values(name, "worst_slice")
-    return float(values[~np.isnan(values)].mean()) if not np.isnan(values).all() else float("nan")
-
-
-def _is_near(comparison: Comparison, name: str, best: str) -> bool:
-    return not comparison.difference(name, best, "size", comparison.each).low > 0
-
-
 _ABOUT: tuple[Literal["models"], Literal["data"]] = ("models", "data")
 _BY_ROW = {"size": "values", "coverage": "hits"}  # metrics that are means over rows
 
@@ -170,12 +98,42 @@ class Comparison:
 
     def headline(self) -> str:
         """Return who is best in a few words."""
-        return headline(self)
-
-    def sentences(self) -> list[str]:
-        """Return a plain sentence for each candidate against the best."""
         best, *others = self.ranking
-        return [sentence(self, best, other) for other in others]
+        if not self.verdicts[best].kept:
+            return "No candidate keeps the promise"
+        agree = " of those that agree with the promise" if not all(v.kept for v in self.verdicts.values()) else ""
+        rivals = [other for other in others if self.verdicts[other].kept]
+        if not self._leads(best, rivals, "models"):
+            return f"{best} comes first{agree}, without a clear lead"
+        doubt = "" if self._leads(best, rivals, "data") else "; other data may give another result"
+        return f"{best} has the smallest sets{agree}{doubt}"
+
+    def _leads(self, best: str, rivals: list[str], about: Literal["models", "data"]) -> bool:
+        return all(self.difference(rival, best, "size", self.each, about).low > 0 for rival in rivals)
+
+    def _sentence(self, best: str, other: str) -> str:
+        """Say how the best differs from another."""
+        size, slices, gap = (
+            self.difference(other, best, metric, self.each) for metric in ("size", "worst_slice", "coverage")
+        )
+        covers = [f"{float(self.verdicts[name].coverage):.3f}" for name in (best, other)]
+        if not self.verdicts[other].kept and self.verdicts[best].kept:
+            return f"{other} does not keep the promise (coverage {covers[1]}); {best} agrees with it ({covers[0]})."
+        elsewhere = self.difference(other, best, "size", self.each, "data")
+        interval = (
+            f"interval {size.low:.2g} to {size.high:.2g}; on other data {elsewhere.low:.2g} to {elsewhere.high:.2g}"
+        )
+        if size.low > 0:
+            text = f"{best}'s sets are {float(size):.2f} labels smaller on average than {other}'s ({interval})"
+        else:
+            text = f"No clear difference in size between {best} and {other} ({float(size):.2g} labels, {interval})"
+        how = "without a clear" if gap.low <= 0 <= gap.high else "with a"
+        text += f", {how} difference in coverage ({covers[0]} and {covers[1]})"
+        if np.isnan(slices):
+            return text + "."
+        way = "lower" if slices.high < 0 else "higher" if slices.low > 0 else "about the same"
+        ends = f"difference {float(slices):.2g}, {slices.low:.2g} to {slices.high:.2g}"
+        return f"{text}; worst-slice coverage of {other} is {way} ({ends})."
 
     def recommendation(self) -> tuple[str, str]:
         """Return the candidate to take, and the reason.
@@ -183,7 +141,31 @@ class Comparison:
         Among those that agree with the promise and whose sets are not clearly larger than the smallest, the one whose
         worst slice is covered best.
         """
-        return recommended(self)
+        best, *others = self.ranking
+        if not self.verdicts[best].kept:
+            return best, "none of them keeps the promise; look at the rows first (aptset audit)"
+        alike = [name for name in others if self.verdicts[name].kept and not self._leads(best, [name], "models")]
+        sizes = {name: float(self.splits.values(name, "size").mean()) for name in self.ranking}
+        if not alike:
+            rival = next((name for name in others if self.verdicts[name].kept), None)
+            beside = f"; {rival} has {sizes[rival]:.2f}" if rival else ""
+            return best, f"it agrees with the promise and has the smallest sets, {sizes[best]:.2f} labels{beside}"
+        slices = {name: self._mean_slice(name) for name in (best, *alike)}
+        chosen = best if np.isnan(slices[best]) else max((best, *alike), key=lambda name: slices[name])
+        same = ", ".join(name for name in (best, *alike) if name != chosen)
+        worst = f", and its worst slice is covered best, {slices[chosen]:.3f}" if not np.isnan(slices[chosen]) else ""
+        small = f"its sets, {sizes[chosen]:.2f} labels, are as small as those of {same}"
+        return chosen, f"it agrees with the promise, {small}{worst}"
+
+    def _mean_slice(self, name: str) -> float:
+        """Return the coverage of the worst slice over splits that had rows enough to look for one; NaN if none had."""
+        values = self.splits.values(name, "worst_slice")
+        return float(values[~np.isnan(values)].mean()) if not np.isnan(values).all() else float("nan")
+
+    def sentences(self) -> list[str]:
+        """Return a plain sentence for each candidate against the best."""
+        best, *others = self.ranking
+        return [self._sentence(best, other) for other in others]
 
     def differences(self) -> Records[Difference]:
         """Return the paired differences of each candidate from the best, metric by metric."""

@@ -167,11 +167,9 @@ class Records(tuple[Value, ...]):
 
 def plain(values: dict[str, Any]) -> dict[str, Any]:
     """Return values that JSON knows; what is not finite becomes None."""
-    return {name: None if _is_not_finite(value) else value for name, value in values.items()}
-
-
-def _is_not_finite(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()
+    }
 
 
 _MOST_PARTS = 20  # labels or groups that are printed for each candidate: those with the lowest coverage

@@ -120,9 +120,9 @@ def judge(
     promise, tested = min(one.promise for one in results), sum(one.rows for one in results)
     laws = [one.laws for one in results if one.laws is not None]
     if len(laws) < len(results):
+        common: dict[str, Any] = {"false_alarms": false_alarms, "tested": tested, "about": about}
         least = promise - (of_all.high - float(of_all))
-        of_law = (None, None, None, false_alarms, 0, tested, None, least)
-        return Verdict(of_all.high >= promise, of_all, promise, *of_law, about=about)
+        return Verdict(of_all.high >= promise, of_all, promise, None, None, None, least=least, **common)
     judged = [sum(m for m, _ in one) for one in laws]
     left_out = tested - sum(judged)
     used = max(1, _MOST_ROWS // max(one.rows for one in results))
@@ -315,11 +315,6 @@ _HEADLINES: dict[State, str] = {
 }
 
 
-def worst_state(verdicts: dict[str, Verdict]) -> State:
-    """Return the state that is said of all candidates together: of several the gravest."""
-    return next(state for state in _HEADLINES if any(one.state == state for one in verdicts.values()))
-
-
 def splits_page(
     title: str,
     splits: Splits,
@@ -332,12 +327,13 @@ def splits_page(
     differences: Records[Difference] | None = None,
 ) -> str:
     """Return the page."""
-    state = worst_state(verdicts)
+    state = next(state for state in _HEADLINES if any(one.state == state for one in verdicts.values()))  # the gravest
     said = _HEADLINES[state].format(
         promise=" and ".join({f"{100 * one.promise:.4g} %": 0 for one in verdicts.values()})
     )
     if drift is not None and drift.warning:
-        said, state = f"{said}, but {_alarm(drift)}", "more" if state == "agrees" else state
+        alarm = "rows repeat" if drift.found == ["repeats"] else "the rows drift"
+        said, state = f"{said}, but {alarm}", "more" if state == "agrees" else state
     data = _data(splits, alpha, drift, differences)
     page = {
         "title": title,
@@ -371,10 +367,6 @@ def _data(splits: Splits, alpha: float, drift: Drift | None, differences: Record
         "drift": None if drift is None else _finite(drift.coverage),
         "differences": None if differences is None else differences.as_json(),
     }
-
-
-def _alarm(drift: Drift) -> str:
-    return "rows repeat" if drift.found == ["repeats"] else "the rows drift"
 
 
 def _drift_headline(drift: Drift) -> str:

@@ -259,10 +259,10 @@ class ConformalClassifier(Answering):
         rule, training, promises = prepare(self, X, y, groups, u, ids, self._route(fit_params), clusters)
         levels = self._levels(alphas, promises)
         warn_unseen_labels(rule.unseen_label_chance, strictest(alphas))
-        samples, values = rule.samples(X_new, groups_new, u_new, ids_new)
-        new, settings = (samples, values), (self.allow_empty, self.n_jobs, self.progress)
-        fitted, sets = fit_and_predict(rule, training, new, levels, *settings)
-        self._keep(fitted).fitted_.placed(*new, alphas, levels)  # which says if calibration samples are too few
+        new = rule.samples(X_new, groups_new, u_new, ids_new)
+        fitted, sets = fit_and_predict(rule, training, new, levels, self.allow_empty, self.n_jobs, self.progress)
+        self._keep(fitted)
+        fitted.placed(*new, alphas, levels)  # which says if calibration samples are too few
         return sets if is_sequence else sets[0]
 
     def save(self, folder: str | Path) -> None:

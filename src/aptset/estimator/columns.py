@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from numbers import Real
 from typing import Any, NamedTuple
@@ -75,7 +76,8 @@ class NamedColumns:
         missing = [name for name in asked if name not in names]
         if missing:
             raise missing_columns(missing, names)
-        return cls([_column_of(X, name) for name in asked or names], library_of(X))
+        kinds = dict(zip(names, _kinds_of(X), strict=True)) if names else {}
+        return cls([_column_of(X, name, kinds[name]) for name in asked or names], library_of(X))
 
     @classmethod
     def of_json(cls, stored: dict[str, Any]) -> NamedColumns:
@@ -175,7 +177,11 @@ def _can_be_kept(names: list[Any]) -> bool:
 
 def _names_of_model(model: Any, names: list[Any]) -> list[Any]:
     """Return the names that a fitted model asks for, as the frame spells them; none if it goes by position."""
-    asked = next((of for at in ("feature_names_in_", "feature_names_") if (of := _ask(model, at)) is not None), None)
+    asked = None
+    for attribute in ("feature_names_", "feature_names_in_"):
+        with suppress(Exception):  # models that are not scikit-learn's refuse in ways of their own
+            own = getattr(model, attribute, None)
+            asked = asked if own is None else own
     if asked is None:
         return []
     spelled = {_underscored(name): name for name in names}  # as LightGBM keeps names that hold blanks
@@ -185,13 +191,6 @@ def _names_of_model(model: Any, names: list[Any]) -> list[Any]:
 
 def _underscored(name: Any) -> str:
     return "_".join(str(name).split())
-
-
-def _ask(model: Any, attribute: str) -> Any:
-    try:
-        return getattr(model, attribute, None)
-    except Exception:  # models that are not scikit-learn's refuse in ways of their own
-        return None
 
 
 def _select(X: Any, names: list[Any]) -> Any:
@@ -209,9 +208,8 @@ def _kinds_of(X: Any) -> list[str]:
     return [_TYPES.get(word, word) for word in words]
 
 
-def _column_of(X: Any, name: Any) -> ColumnOfFit:
+def _column_of(X: Any, name: Any, kind: str) -> ColumnOfFit:
     """Look at one column of the frame that came to ``fit``."""
-    kind = _kinds_of(X)[names_of_columns(X).index(name)]
     if not hasattr(X, "iloc"):
         return ColumnOfFit(name, kind)
     values = X[name]

@@ -109,23 +109,6 @@ def fold_error(error: Exception, fold: int, n_folds: int) -> Exception:
         return RuntimeError(f"{message} ({type(error).__name__})")
 
 
-def uncloneable(estimator: Any, error: Exception) -> TypeError:
-    """Return the error about a model of which no unfitted copy can be made."""
-    name = type(estimator).__name__
-    return TypeError(
-        f"estimator must be a model that scikit-learn can clone; got {name}: {error}. A setting that the constructor "
-        "changes goes to fit instead: CatBoostClassifier() with fit(X, y, cat_features=[...])."
-    )
-
-
-def warn_constant_model(label: Any) -> None:
-    """Say that a training part left nothing to learn."""
-    warn_caller(
-        f"the training rows hold only the class {label!r}, on which the estimator cannot be fitted: a "
-        "constant model is used instead. The sets keep their coverage, but they are large. Pass more rows."
-    )
-
-
 @dataclass(frozen=True)
 class Training:
     """All that is needed to fit any fold, in any process, and to score its held-out rows."""
@@ -238,7 +221,11 @@ def fresh(estimator: Any) -> Any:
         try:
             return type(estimator)(**copy.deepcopy(estimator.get_params(deep=False)))
         except Exception:
-            raise uncloneable(estimator, error) from error
+            raise TypeError(
+                f"estimator must be a model that scikit-learn can clone; got {type(estimator).__name__}: {error}. A "
+                "setting that the constructor changes goes to fit instead: CatBoostClassifier() with fit(X, y, "
+                "cat_features=[...])."
+            ) from error
 
 
 def fit_on_numbers(model: Any, X: Any, y: NDArray[Any], params: dict[str, Any], n_classes: int) -> Any:
@@ -257,7 +244,10 @@ def fit_on_numbers(model: Any, X: Any, y: NDArray[Any], params: dict[str, Any], 
     except Exception as error:  # of one class: libraries refuse it in words and types of their own
         if n_labels > 1 or not any(word in str(error).lower() for word in ("class", "unique", "label")):
             raise
-    warn_constant_model(encoding.labels.tolist()[0])
+    warn_caller(
+        f"the training rows hold only the class {encoding.labels.tolist()[0]!r}, on which the estimator cannot be "
+        "fitted: a constant model is used instead. The sets keep their coverage, but they are large. Pass more rows."
+    )
     return encoding.decoded(DummyClassifier(strategy="most_frequent").fit(X, encoding.y))
 
 

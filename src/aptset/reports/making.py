@@ -25,7 +25,7 @@ from aptset.core.validate import install
 from aptset.metrics import check_extra
 from aptset.metrics.evaluate import with_extra
 from aptset.reports.sources import evaluation_of
-from aptset.reports.summarise import Summary, summarise, who_decides
+from aptset.reports.summarise import summarise, who_decides
 
 
 def check_page_path(path: Any) -> Path:
@@ -36,26 +36,9 @@ def check_page_path(path: Any) -> Path:
     return target
 
 
-def check_taxonomy(taxonomy: Any) -> Taxonomy | None:
-    """Return a tree of labels, if there is one."""
-    if taxonomy is not None and not isinstance(taxonomy, Taxonomy):
-        raise TypeError(f"taxonomy must be an aptset.Taxonomy; got {type(taxonomy).__name__}.")
-    return taxonomy
-
-
-def needs_jinja(error: ImportError) -> ImportError:
-    """Return the error about a missing extra."""
-    return ImportError(f"aptset.report needs jinja2 ({error}). Install it with: {install('report')}")
-
-
 # The parts of each page's one script, in the order in which they build on each other.
 REPORT = ("drawing.js", "taking.js", "special.js", "measure.js", "figures.js", "tables.js", "examples.js", "main.js")
 SPLITS = ("drawing.js", "taking.js", "splits.js")
-
-
-def render(summary: Summary) -> str:
-    """Return the page of a report."""
-    return render_page("page.html.jinja", REPORT, summary.page, summary.data)
 
 
 def render_page(template_name: str, scripts: tuple[str, ...], page: dict[str, Any], data: dict[str, Any]) -> str:
@@ -83,7 +66,7 @@ def need_jinja() -> Any:
     try:
         import jinja2
     except ImportError as error:
-        raise needs_jinja(error) from error
+        raise ImportError(f"aptset.report needs jinja2 ({error}). Install it with: {install('report')}") from error
     return jinja2
 
 
@@ -279,20 +262,15 @@ def report(
     """
     count = validate.whole(examples, "examples", 0, "a whole number from 0 to 10000", most=10_000)
     target = None if path is None else check_page_path(path)
-    tree, extra = check_taxonomy(taxonomy), tuple(check_extra(extra_metrics))
+    if taxonomy is not None and not isinstance(taxonomy, Taxonomy):
+        raise TypeError(f"taxonomy must be an aptset.Taxonomy; got {type(taxonomy).__name__}.")
+    extra = tuple(check_extra(extra_metrics))
     need_jinja()
     with counting(_work(source, y), "report", validate.flag(progress, "progress")) as on_rows:
-        of_rows = {
-            "u": u,
-            "ids": ids,
-            "weights": weights,
-            "normalize": normalize,
-            "logits": logits,
-            "assurance": assurance,
-        }
+        of_rows = {"u": u, "ids": ids, "weights": weights, "normalize": normalize, "logits": logits}
         if votes is not None:
             y = drawn_answers(source, y, votes, random_state)
-        evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state, on_rows, **of_rows)
+        evaluation = evaluation_of(source, X, y, groups, features, alpha, random_state, on_rows, assurance, **of_rows)
         on_rows(evaluation.n)
         if remarks:
             evaluation = replace(evaluation, remarks=(*remarks, *evaluation.remarks))
@@ -302,8 +280,8 @@ def report(
         if extra:
             shown = with_extra(shown, extra, random_state)
             evaluation = replace(evaluation, overall=shown.overall | evaluation.overall)
-        summary = summarise(shown, str(title), count, random_state, deciding, names, tree)
-        made = Report(render(summary), evaluation)
+        summary = summarise(shown, str(title), count, random_state, deciding, names, taxonomy)
+        made = Report(render_page("page.html.jinja", REPORT, summary.page, summary.data), evaluation)
         on_rows(evaluation.n)
     if target is not None:
         made.save(target)

@@ -231,10 +231,7 @@ def evaluation_of(
             answer, seen = _of_classifier(source, X, y, groups, level, on_rows, chance), X
         n_rows = len(answer.sets[0])
         sliced = seen if features is None and seen is not None and can_be_sliced(seen, n_rows) else features
-        shown, are_bands = _groups_shown(groups, held_out.groups, answer.of_row)
-        evaluation = evaluate(answer.sets[0], y, sliced, shown, alpha=answer.level, random_state=random_state)
-    origin = _origin(answer, are_bands or answer.by_passed_groups)
-    return _with_rows(evaluation, answer, y, shown, seen if features is None else features, origin)
+        return _evaluation(answer, y, groups, seen if features is None else features, sliced, random_state)
 
 
 def _without_form(source: Any, normalize: bool | None = None, logits: bool = False, **chance: Any) -> dict[str, Any]:
@@ -326,11 +323,14 @@ def _chances(calibration: Calibration | CrossCalibration, probabilities: Any, fo
     return np.mean([one / one.sum(axis=1, keepdims=True) for one in wide] if divides else wide, axis=0)
 
 
-def _with_rows(
-    evaluation: Evaluation, answer: Answer, y: Any, groups: Any, features: Any, origin: Origin
-) -> Evaluation:
-    """Return the evaluation with its rows, from which a page computes."""
-    sets, last = answer.sets
+def _evaluation(answer: Answer, y: Any, groups: Any, features: Any, sliced: Any, random_state: Any) -> Evaluation:
+    """Return the evaluation with its rows, from which a page computes; bands of labels are shown like groups."""
+    (sets, last), known, are_bands = answer.sets, answer.held_out.groups, False
+    if known.kind == "band" and groups is None:
+        names, are_bands = [*known.names, "labels that calibration did not know"], True
+        groups = [names[band] for band in answer.of_row.tolist()]
+    evaluation = evaluate(sets, y, sliced, groups, alpha=answer.level, random_state=random_state)
+    origin = _origin(answer, are_bands or answer.by_passed_groups)
     likely = None if answer.allow_empty else last.indices[last.indptr[:-1]].astype(np.int64)
     labels, chances = as_labels(y, "y"), answer.probabilities
     rows = EvaluationRows(sets, labels, answer.p_values, chances, as_group_list(groups), features, likely, origin)
@@ -359,14 +359,6 @@ def _has_no_law(held_out: Thresholds) -> bool:
     """Tell whether rows count differently, so that coverage after one calibration has no known law."""
     is_single = held_out.clusters is None or (held_out.clusters.are_votes and not held_out.is_weighted)
     return held_out.is_weighted or not is_single
-
-
-def _groups_shown(groups: Any, known: Groups, of_row: NDArray[np.int64]) -> tuple[Any, bool]:
-    """Return the groups that are shown, and whether they are the bands of the true labels: if no others were passed."""
-    if known.kind != "band" or groups is not None:
-        return groups, False
-    names = [*known.names, "labels that calibration did not know"]
-    return [names[band] for band in of_row.tolist()], True
 
 
 def _short_name(model: Any) -> str:
