@@ -13,6 +13,7 @@ from click.testing import CliRunner
 import aptset
 from aptset.cli.main import main
 from aptset.core import runner as progress
+from shell import run
 
 N = 9000  # three blocks of 4096, the last of which is short
 
@@ -214,3 +215,17 @@ def test_files_that_break_or_are_empty_say_what_to_do(folder):
     assert not (folder / "none.csv").exists()
     (folder / "latin.csv").write_bytes(text.encode("latin-1"))
     call("predict", folder / "latin.csv", "-c", folder / "plain", "-o", folder / "out.csv", "--encoding", "latin-1")
+
+
+def test_copies_of_rows_have_their_own_u_in_every_piece(tmp_path):
+    """Sets are those of all rows at once, however many rows are looked at at a time."""
+    generator = np.random.default_rng(0)
+    calibration = aptset.calibrate(generator.dirichlet([1, 1, 1], 200), generator.integers(0, 3, 200), random_state=0)
+    calibration.save(tmp_path / "cal.aptset")
+    rows = np.tile([[0.5, 0.3, 0.2], [0.25, 0.5, 0.25]], (5000, 1))
+    pd.DataFrame(rows, columns=["0", "1", "2"]).to_parquet(tmp_path / "new.parquet")
+    wanted = calibration.predict_set(rows, 0.1).sizes
+    for n_rows in (4096, 8192, 65_536):
+        options = ("-c", tmp_path / "cal.aptset", "-o", tmp_path / "sets.parquet", "--batch-rows", n_rows)
+        run("predict", tmp_path / "new.parquet", *options)
+        np.testing.assert_array_equal(pd.read_parquet(tmp_path / "sets.parquet")["size"], wanted)

@@ -44,6 +44,7 @@ class MatrixSets:
         asked = {"normalize": self._options["normalize"] or None, "logits": source.logits, "u": self._options["u"]}
         for batch in source.batches(may_be_empty=True):
             of_rows: dict[str, Any] = {"groups": batch.groups, "ids": batch.ids, "weights": batch.weights, **asked}
+            of_rows["first_row"] = batch.start if batch.ids is None else 0  # copies are numbered through all rows
             with shifted_rows(source.path, batch.start):
                 sets: Any = self._calibration.predict_set(batch.probabilities, self._levels, **of_rows)
                 sure = self._calibration.confidence(batch.probabilities, **of_rows) if self.confidence else None
