@@ -192,8 +192,6 @@ def rows_of(partition: int | None, start: int) -> Iterator[None]:
 
 
 _TYPES = {np.dtype(np.int32): pa.int32(), np.dtype(np.int64): pa.int64()}
-
-
 _PLAIN = {pa.float32(): np.float32, pa.float64(): np.float64, pa.int32(): np.int32, pa.int64(): np.int64}
 
 
@@ -230,8 +228,6 @@ def as_texts(column: Any) -> list[str | None]:
 
 
 _DECIMAL = re.compile(r"-?\d{1,15}\.\d{1,15}")
-
-
 TRUTH = {"true": True, "false": False}
 
 

@@ -297,17 +297,9 @@ def _are_codes(texts: Sequence[str], n_texts: int) -> bool:
 
 _OPEN_DATES = "dates that may be day first or month first: pass --dates day-first, or --dates month-first"
 _OPEN_NUMBERS = "looks like numbers with thousands separators or decimal commas: pass --thousands , or --decimal ,"
-
-
 _UNIT = r"(?:[€$£¥₹%]|EUR|USD|GBP|CHF|JPY|CAD|AUD|INR|CNY|SEK|NOK|DKK|PLN)"
-
-
 _AFFIX = re.compile(rf"^([-+]?)\s*{_UNIT}\s*|\s*{_UNIT}$")
-
-
 _SPACES = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2019": "'"})
-
-
 POINTS = "1234.5"
 
 

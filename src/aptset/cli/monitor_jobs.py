@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from aptset.arrow.sources import plain_label
 from aptset.cli.evaluation_jobs import Outcomes, outcomes_of
 from aptset.cli.files import about_skipped
 from aptset.cli.monitor_log import go_on, labels_of, packed
-from aptset.cli.options import check_mature_text
+from aptset.cli.options import check_mature_text, way_of_dates
 from aptset.cli.stores import location_of, refuse_changing_input
 from aptset.cli.tables import WAY_OF_DATES
 from aptset.core.dates import Way, read_times
@@ -34,9 +34,10 @@ class PredictionOrder(NamedTuple):
     dates: Way | None = None
 
     @classmethod
-    def of(cls, order: str | None, time: str | None, mature: str | None, dates: Any = None) -> PredictionOrder:
+    def of(cls, options: Mapping[str, Any]) -> PredictionOrder:
         """Return what the options say."""
-        checked = None if mature is None else check_mature_text(mature)
+        order, time, mature = (options[name] for name in ("order", "time", "mature"))
+        checked, dates = None if mature is None else check_mature_text(mature), cast(Way | None, way_of_dates(options))
         check_which_order(order, time, checked)
         return cls(order, time, checked, dates)
 
@@ -46,29 +47,33 @@ def monitor_file(
     label: str,
     calibration: Calibration,
     alpha: float,
-    group: str | None,
-    alarm: float,
+    digest: str,
     state: Path | None,
-    places: PredictionOrder,
     progress: bool,
-    digest: str = "",
-    is_rotated: bool = False,
-    skip_unlabelled: bool = False,
+    options: Mapping[str, Any],
 ) -> tuple[CoverageMonitor, list[str]]:
     """Take in the rows that were not seen before, in the order of prediction; what is in ``state`` was.
 
-    ``digest`` is that of the calibration. Where the log ``is_rotated``, all rows of the file are new. The notes that
-    come beside the monitor say how the file was read.
+    ``digest`` is that of the calibration. Where the log was rotated, all rows of the file are new. The notes that come
+    beside the monitor say how the file was read.
     """
+    places, group = PredictionOrder.of(options), options["groups"]
     path = file.path
-    monitor, version = calibration.monitor(alpha, alarm, mature=places.mature), location_of(str(path)).version()
+    monitor, version = (
+        calibration.monitor(alpha, options["alarm"], mature=places.mature),
+        location_of(str(path)).version(),
+    )
     seen, log = 0, dict[str, Any](before=0)
     if state is not None:
         about = {"calibration": digest, "label": label, "groups": group, "order": places.order, "time": places.time}
-        monitor, seen, log = go_on(file, monitor, state, about, is_rotated)
+        monitor, seen, log = go_on(file, monitor, state, about, options["rotated"])
     columns = [name for name in (places.order, places.time) if name is not None]
     way_out = " Pass --mature to wait for labels that are not known yet, or --skip-unlabelled to leave such rows out."
-    skipped, labels, may_lack = list[int]() if skip_unlabelled else None, Counter[Any](), places.mature is not None
+    skipped, labels, may_lack = (
+        list[int]() if options["skip_unlabelled"] else None,
+        Counter[Any](),
+        places.mature is not None,
+    )
     parts = _counted(outcomes_of(file, label, alpha, group, progress, columns, may_lack, way_out, skipped), labels)
     waiting, notes = dict[str, Any](), list[str]()
     if places.mature is None:

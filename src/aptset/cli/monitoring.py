@@ -31,7 +31,6 @@ from aptset.cli.options import (
     is_given,
     show,
     together,
-    way_of_dates,
     with_options,
 )
 
@@ -128,7 +127,6 @@ def monitor(
     label: str | None,
     calibration: str,
     alpha: float,
-    alarm: float,
     quiet: bool,
     as_json: bool,
     **options: Any,
@@ -157,7 +155,7 @@ def monitor(
       aptset monitor labelled.csv -c results     # raw rows with labels, or the sets that `aptset predict` made of them
     """
     from aptset.cli.artefacts import digest_of, load_artefact
-    from aptset.cli.monitor_jobs import PredictionOrder, monitor_file
+    from aptset.cli.monitor_jobs import monitor_file
     from aptset.core.files import check_other_files
 
     if options["rotated"] and options["state"] is None:
@@ -185,24 +183,12 @@ def monitor(
 
         file = with_sets(file, artefact, label, alpha, options["groups"], options["trust"], not quiet)
         is_called(file.path, sets)
-    places = PredictionOrder.of(options["order"], options["time"], options["mature"], way_of_dates(options))
-    made, of_rows = load_artefact(artefact, options["trust"]), {"group": options["groups"], "alarm": alarm}
-    of_state = {"state": state, "digest": digest_of(artefact), "is_rotated": options["rotated"]}
-    of_state["skip_unlabelled"] = options["skip_unlabelled"]
-    monitored, notes = monitor_file(file, label, made, alpha, **of_rows, **of_state, places=places, progress=not quiet)
-    seen = {
-        "rows": monitored.rows,
-        "misses": monitored.misses,
-        "alarmed_at": monitored.alarmed_at,
-        "mature": options["mature"],
-    }
-    waits = {"waiting": monitored.n_waiting, "unlabelled": monitored.unlabelled, "ignored": monitored.ignored}
-    show(
-        {**monitored.settings, **seen, **waits, "log_evidence": monitored.log_evidence},
-        " ".join([monitored.sentence(), *notes]),
-        quiet,
-        as_json,
-    )
+    made = load_artefact(artefact, options["trust"])
+    monitored, notes = monitor_file(file, label, made, alpha, digest_of(artefact), state, not quiet, options)
+    facts = {name: getattr(monitored, name) for name in ("rows", "misses", "alarmed_at")}
+    facts |= {"mature": options["mature"], "waiting": monitored.n_waiting, "unlabelled": monitored.unlabelled}
+    facts |= {"ignored": monitored.ignored, "log_evidence": monitored.log_evidence}
+    show({**monitored.settings, **facts}, " ".join([monitored.sentence(), *notes]), quiet, as_json)
     if monitored.alarmed:
         sys.exit(ALARMED)
 

@@ -148,8 +148,6 @@ class LinesWriter:
 
 
 _WHOLE, _NUMBER = r"^-?(0|[1-9]\d{0,17})$", r"^[-+]?(0|[1-9]\d*)?(\.\d*)?([eE][-+]?\d+)?$"
-
-
 _CANDIDATES = {
     pa.int64(): _WHOLE,
     pa.float64(): _NUMBER,

@@ -181,8 +181,6 @@ _KINDS: dict[str, type[Exception]] = {"ValueError": ValueError, "TypeError": Typ
 
 # The last line of the worker's traceback. Spark adds its own words behind it, and may repeat the whole.
 _SAID = re.compile(rf"^({'|'.join(_KINDS)}): (partition \d+: .*?)(?: SQLSTATE: \w+\)?)?$", re.MULTILINE)
-
-
 _AWAY = re.compile(r"ModuleNotFoundError: No module named '(aptset|numpy|pyarrow)")
 
 
