@@ -74,7 +74,7 @@ def coverage_by(
     return Outcome.of(sets, labels, classes).shares_covered(by, confidence)
 
 
-def check_level(level: Any, alpha: Fraction | None) -> float:
+def coverage_to_reach(level: Any, alpha: Fraction | None) -> float:
     """Return the coverage that labels should reach: as given, or twice the misses promised."""
     if level is None:
         return max(0.0, float(1 - 2 * (Fraction(1, 10) if alpha is None else alpha)))
@@ -257,11 +257,11 @@ def labels_below(
     0.5
     """
     differ = isinstance(alpha, Mapping) and level is None
-    one = check_level(level, None if alpha is None or isinstance(alpha, Mapping) else validate.alpha(alpha))
+    one = coverage_to_reach(level, None if alpha is None or isinstance(alpha, Mapping) else validate.alpha(alpha))
     outcome = Outcome.of(sets, labels, classes)
     shares, names = outcome.intervals_at_once("label", check_confidence(confidence)), outcome.sums().names
     alphas = levels_by_name(alpha, names).tolist() if differ else []
-    wanted = np.array([check_level(None, validate.alpha(part)) for part in alphas]) if differ else one
+    wanted = np.array([coverage_to_reach(None, validate.alpha(part)) for part in alphas]) if differ else one
     if not names:
         return Estimate(math.nan, 0.0, 1.0, 0)
     value, low, high = (float(np.mean(ends < wanted)) for ends in (shares.value, shares.high, shares.low))

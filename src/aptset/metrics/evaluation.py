@@ -11,7 +11,7 @@ from aptset.core import validate
 from aptset.core.labels import hashable
 from aptset.core.tables import Backend, Display, bars_of, html_table, make_table
 from aptset.metrics import BREAKDOWNS, METRICS, ON_REQUEST, Measured, Metric, as_estimate
-from aptset.metrics.coverages import check_level
+from aptset.metrics.coverages import coverage_to_reach
 from aptset.metrics.estimates import Estimate, percent, share_of_count
 from aptset.metrics.evaluation_rows import EvaluationRows, ModelWords, coverage_curve
 from aptset.metrics.worst_slice import WorstSlice
@@ -294,7 +294,7 @@ class Evaluation:
     def _words(self, metric: Metric) -> str:
         """Return the words for a metric; where no alpha was given, the level that was taken instead."""
         is_assumed = metric.name == "labels_below" and self.alpha is None
-        return f"labels below {check_level(None, None):g}" if is_assumed else metric.words
+        return f"labels below {coverage_to_reach(None, None):g}" if is_assumed else metric.words
 
     def _title(self) -> str:
         alpha = f"{self.alpha:g}" if isinstance(self.alpha, float) else repr(self.alpha)
