@@ -58,22 +58,16 @@ def monitor_file(
     beside the monitor say how the file was read.
     """
     places, group = PredictionOrder.of(options), options["groups"]
-    path = file.path
-    monitor, version = (
-        calibration.monitor(alpha, options["alarm"], mature=places.mature),
-        location_of(str(path)).version(),
-    )
+    path, version = file.path, location_of(str(file.path)).version()
+    monitor = calibration.monitor(alpha, options["alarm"], mature=places.mature)
     seen, log = 0, dict[str, Any](before=0)
     if state is not None:
         about = {"calibration": digest, "label": label, "groups": group, "order": places.order, "time": places.time}
         monitor, seen, log = go_on(file, monitor, state, about, options["rotated"])
     columns = [name for name in (places.order, places.time) if name is not None]
     way_out = " Pass --mature to wait for labels that are not known yet, or --skip-unlabelled to leave such rows out."
-    skipped, labels, may_lack = (
-        list[int]() if options["skip_unlabelled"] else None,
-        Counter[Any](),
-        places.mature is not None,
-    )
+    skipped, labels = list[int]() if options["skip_unlabelled"] else None, Counter[Any]()
+    may_lack = places.mature is not None
     parts = _counted(outcomes_of(file, label, alpha, group, progress, columns, may_lack, way_out, skipped), labels)
     waiting, notes = dict[str, Any](), list[str]()
     if places.mature is None:

@@ -216,8 +216,7 @@ def accept(
         check_other_files([target], [*options["probs"], label, calibration])
         if artefact.is_dir():
             file = open_only(options["probs"], options["sep"], options["encoding"], quiet, artefact)
-            names = {name: options[name] for name in ("row_id", "groups", "trust", "alpha")}
-            done = accept_rows(file, artefact, error, assurance, target, **names)
+            done = accept_rows(file, artefact, error, assurance, target, options)
         else:
             rule = load_rule(artefact)
             sources, one = sources_of(options, label, quiet)

@@ -252,17 +252,14 @@ def accept_rows(
     error: Any,
     assurance: float | None,
     out: Path,
-    row_id: str | None,
-    groups: str | None,
-    trust: tuple[str, ...],
-    alpha: float | None,
+    options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Write which raw rows to act on, the guess of each, and the set of those that a person is asked about."""
-    classifier, facts = load_run(folder, trust)
-    rows = NewTable.of(file, facts, row_id, groups).whole()
+    classifier, facts = load_run(folder, options["trust"])
+    rows = NewTable.of(file, facts, options["row_id"], options["groups"]).whole()
     level = 0.9 if assurance is None else assurance
-    options = {"groups": rows.groups, "ids": rows.ids, "assurance": level}
-    frame = classifier.act_or_ask(rows.features, errors_by_name(error, classifier.classes_.tolist()), alpha, **options)
+    asked = (errors_by_name(error, classifier.classes_.tolist()), options["alpha"])
+    frame = classifier.act_or_ask(rows.features, *asked, groups=rows.groups, ids=rows.ids, assurance=level)
     write_decisions(out, rows.others, columns_of_decisions(frame), [str(name) for name in classifier.classes_.tolist()])
     done = {"rows": len(frame), "acted": int(frame["act"].sum()), "error": error, "assurance": level}
     return {**done, "promise": frame.attrs["promise"]}
