@@ -18,7 +18,7 @@ test: $(VENV)/tested lint browser
 test-network: $(VENV)/tested
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 cuda-bindings nvidia-cuda-nvrtc
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -p no:logging tests_network tests_gpu
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset.torch aptset.calibration.tensor_sets
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --doctest-modules --pyargs aptset.torch aptset.calibration.tensors
 
 # On a machine with a GPU, where nothing needs to be installed but torch, numpy and pytest.
 # Most of the time goes into compiling kernels and graphs: several processes share it. What fills the memory runs alone.

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
+import aptset
 from aptset.core.labels import as_objects
 from aptset.core.row_seeds import id_seeds, row_seeds
 
@@ -129,3 +130,10 @@ def test_the_seed_of_an_id_does_not_depend_on_the_others():
     of_texts = [seed for one, seed in zip(ids, together.tolist(), strict=True) if one in texts and type(one) is str]
     assert id_seeds(np.array(texts), 5).tolist() == of_texts
     assert len(id_seeds(np.array([], dtype=str), 5)) == 0
+
+
+@pytest.mark.parametrize("first_row", [False, 0.0, "0", None, -4096, 1])
+def test_the_first_row_is_a_whole_number(first_row):
+    p = np.random.default_rng(0).dirichlet(np.ones(3), size=20)
+    with pytest.raises(ValueError, match="first_row must be a multiple of 4096"):
+        aptset.calibrate(p, p.argmax(axis=1), first_row=first_row)

@@ -98,7 +98,8 @@ class LabelledRows:
     def rows(self) -> Rows | OnDevice:
         """Return the rows as the loops take them, each with what its u comes from."""
         request, key = self.request, self.key
-        start = 0 if request.first_row == 0 else check_first_row(request.first_row, BLOCK_ROWS)
+        first_row = request.first_row
+        start = 0 if type(first_row) is int and first_row == 0 else check_first_row(first_row, BLOCK_ROWS)
         draw = self.chance.calibrates(request.u, self.ids, len(self.matrix), key, request.least_distinct)
         factors = None if self.weighed is None else self.weighed.factors
         of_rows = (self.formula, key, draw, bool(request.normalize), CALIBRATION, start, factors)

@@ -122,16 +122,19 @@ class Rows:
                 return Run([made], (0,), bad, None, noted)
             same = engines.chosen.copies(noted, self.side, self.first_row)
             return Run([made], (0,), bad, same if len(same.rows) else None, noted)
-        step = self._step()
+        return self._run_blocks(work, noted)
+
+    def _run_blocks(self, work: "Work[Result]", noted: Words | None) -> "Run[Result]":
+        """Do so with many rows."""
+        n_rows, step = len(self.probabilities), self._step()
         by_block = noted is not None and self.probabilities.size > ALONE and BLOCK_ROWS <= step < n_rows
         step = -(-step // BLOCK_ROWS) * BLOCK_ROWS if by_block else step
 
         def on_block(start: int, stop: int) -> tuple[int, Result, Copies | None]:
-            seeds = None if noted is None else noted[start:stop]
+            seeds, same = None if noted is None else noted[start:stop], None
             bad, made = work(self.block(start, stop), start, stop, seeds)
-            same = None
             if by_block and seeds is not None:
-                same = find_copies(seeds, self.side, self.first_row + start)
+                same = engines.chosen.copies(seeds, self.side, self.first_row + start)
                 same = Copies(same.rows + start, same.seeds)
             return start + bad if bad >= 0 else -1, made, same
 
