@@ -110,14 +110,15 @@ class Rule:
     ) -> tuple[Samples, Rule]:
         """Return what the scores of training rows depend on, and the rule that knows how many of them are copies."""
         n = _num_samples(X)
-        draw = self.chance.calibrates(u, column_or_values(ids, X), n, self.key)
-        if draw.seeds is not None:
-            rule = replace(self, chance=self.chance.with_copies(*_copies_among_first(X, n, self.key)))
-            return self._samples(X, values, draw.seeds, draw.u), rule
-        seeds = row_seeds(X, self.key)
-        copies = find_copies(seeds, CALIBRATION)
-        seeds[copies.rows] = copies.seeds
-        rule = replace(self, chance=self.chance.with_copies(len(copies.rows), n))
+        draw = self.chance.calibrates(u, ids, n, self.key)
+        if draw.seeds is None:
+            seeds = row_seeds(X, self.key)
+            copies = find_copies(seeds, CALIBRATION)
+            seeds[copies.rows] = copies.seeds
+            counts = len(copies.rows), n
+        else:
+            seeds, counts = draw.seeds, _copies_among_first(X, n, self.key)
+        rule = replace(self, chance=self.chance.with_copies(*counts))
         return self._samples(X, values, seeds, draw.u), rule
 
     def _samples(self, X: Any, values: GroupValues | None, seeds: Words, u: Floats | None) -> Samples:
