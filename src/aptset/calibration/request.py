@@ -6,7 +6,7 @@ Arrays are answered by arrays and tensors by tensors, on the device where the qu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -227,8 +227,7 @@ class RowsElsewhere(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class PlacedRows:
+class PlacedRows(NamedTuple):
     """New rows under one model, with the cells and the masses that they have in a measure.
 
     A mass of None is one for each row. ``name`` is what people call the probabilities.
@@ -266,7 +265,7 @@ class PlacedRows:
 
     def seeded(self) -> PlacedRows:
         """Return the same with seeds that are worked out, for whoever asks several things about the rows."""
-        return replace(self, rows=self.rows.seeded())
+        return self._replace(rows=self.rows.seeded())
 
     def p_values(self) -> Any:
         """Return the p-value of every label."""

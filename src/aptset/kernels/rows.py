@@ -192,8 +192,7 @@ class Rows:
 Work = Callable[[Rows, int, int, Words | None], tuple[int, Result]]
 
 
-@dataclass(frozen=True)
-class Run(Generic[Result]):
+class Run(NamedTuple, Generic[Result]):
     """What a run over rows gave: of each block, the first bad row or -1, the copies, and the seeds that were hashed."""
 
     results: list[Result]
