@@ -1,13 +1,16 @@
 """What turns out true later: recorded once, in any order, and judged in the order of asking."""
 
 import sqlite3
+import threading
 import time
 from datetime import timedelta
+from itertools import count
 
 import numpy as np
 import pytest
 
 import aptset
+from aptset.serve import store
 from service import fitted, people, records
 
 
@@ -207,6 +210,31 @@ def test_old_rows_are_forgotten_and_labels_are_kept(serve, tmp_path):
     assert client.get("/v1/monitor")["labels"] == 1
     with client.service.store._reads.reading() as sqlite:
         assert sqlite.execute("SELECT (SELECT count(*) FROM ids) + (SELECT count(*) FROM requests)").fetchone() == (0,)
+
+
+def test_the_log_begins_anew_although_somebody_always_writes(tmp_path, monkeypatch):
+    """A checkpoint that leaves the log alone while others write lets it grow, and its index in memory, without end."""
+    monkeypatch.setattr(store, "_LONG_LOG", 50)
+    written, stop = store.FeedbackStore(tmp_path / "busy.sqlite", None), threading.Event()
+    model, log = written.number_of("m", ["a"]), tmp_path / "busy.sqlite-wal"
+
+    def write():
+        for number in count():
+            rows = store.AskedRows(f"{number:032x}", [None], [""], [b'{"id": ""}' * 100], None, None, None)
+            assert written.record(model, rows)
+            if stop.is_set():
+                break
+
+    writer, sizes = threading.Thread(target=write), []
+    writer.start()
+    for _ in range(20):
+        time.sleep(0.02)
+        written.tidy(None)
+        sizes.append(log.stat().st_size)
+    stop.set()
+    writer.join()
+    assert min(sizes[5:]) < 50 * 4096, "cut back again and again"
+    written.close()
 
 
 def test_a_file_that_is_no_store_is_refused(serve, tmp_path):

@@ -46,6 +46,7 @@ CREATE TABLE IF NOT EXISTS counters (run TEXT, worker TEXT, content TEXT, PRIMAR
 _MADE_BY_SERVICE = re.compile(r"([0-9a-f]{32})-([0-9]{1,9})")
 _AT_ONCE = 500  # ids in one question
 _FORGOTTEN_AT_ONCE = 200  # requests
+_LONG_LOG = 4000  # pages of 4 kB
 _PATIENCE = 10.0  # seconds that a writer waits for another one
 
 
@@ -322,7 +323,9 @@ class FeedbackStore:
                 with self._labels.writing() as sqlite:
                     _forget(sqlite, time.time() - keep.total_seconds())
             with self._labels.reading() as sqlite:
-                sqlite.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                _, n_pages, _ = sqlite.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                if n_pages > _LONG_LOG:  # under load it would never begin anew, and its index is in memory
+                    sqlite.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
         """Close the file; the last worker that does leaves no log behind."""
