@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from aptset.core.devices import is_bfloat16, is_sparse, is_tensor, on_host
 from aptset.core.labels import as_labels, check_classes, check_length, columns_of, refuse_masked, some
 from aptset.core.tables import is_table, matrix_of_table, names_of_columns
-from aptset.kernels.formula import Floats
+from aptset.kernels.formula import Floats, normalised
 from aptset.kernels.rows import softmax_by_blocks
 
 OF_ESTIMATOR = "probabilities of the estimator"
@@ -166,6 +166,11 @@ def _look_like_logits(matrix: NDArray[np.generic]) -> bool:
     with np.errstate(over="ignore", invalid="ignore"):
         off = (np.abs(some_rows.sum(axis=1) - 1) > 0.05) | (some_rows > 1).any(axis=1)
     return bool(2 * np.count_nonzero(off & (some_rows < 0).any(axis=1)) > len(some_rows))
+
+
+def shares_of(matrix: NDArray[Any]) -> Floats:
+    """Return rows divided by their sums, with the bits that the loops have."""
+    return normalised(matrix.astype(np.float64))
 
 
 def softmax_of(matrix: NDArray[np.generic], name: str) -> Floats:

@@ -21,7 +21,7 @@ from aptset.core.devices import is_on_device, on_host, tensor_of
 from aptset.core.groups import KINDS, Groups, Ids, groups_overlap
 from aptset.core.labels import as_labels, check_length, known_columns
 from aptset.core.levels import Level, alpha_of, check_level
-from aptset.core.matrix import OF_ESTIMATOR, check_new_probabilities, check_rows, softmax_of
+from aptset.core.matrix import OF_ESTIMATOR, check_new_probabilities, check_rows, shares_of, softmax_of
 from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
 from aptset.core.randomization import Randomization, all_at_once, column_or_values, refuse_fresh
 from aptset.core.tables import without_column
@@ -317,10 +317,8 @@ def _chances(calibration: Calibration | CrossCalibration, probabilities: Any, fo
     matrices = [probabilities] if isinstance(calibration, Calibration) else probabilities
     shares = [check_new_probabilities(one, *known) for one in matrices]
     shares = [softmax_of(one, "probabilities") for one in shares] if form.get("logits") else shares
-    if not divides and len(shares) == 1:
-        return shares[0]
-    wide = [one.astype(np.float64) for one in shares]
-    return np.mean([one / one.sum(axis=1, keepdims=True) for one in wide] if divides else wide, axis=0)
+    shares = [shares_of(one) for one in shares] if divides else shares
+    return shares[0] if len(shares) == 1 else np.mean([one.astype(np.float64) for one in shares], axis=0)
 
 
 def _evaluation(answer: Answer, y: Any, groups: Any, features: Any, sliced: Any, random_state: Any) -> Evaluation:
