@@ -311,7 +311,7 @@ def page(facts: dict[str, Any]) -> str:
         f"a copy moves {facts['copy_bytes_per_ms'] / 1e9:.3g} TB/s. Beside rows and result a mask of 1,000,000 x 1000 "
         f"takes {facts['extra_bytes'] / 2**20:.0f} MiB. First calls (calibrate, then a mask) of a process: "
         f"{facts['first_calls_s'][0]:.2f} s, {facts['first_calls_s'][1]:.2f} s if kernels were compiled before. "
-        f"All cores: {facts['cores']} of the same machine, compiled loops."
+        f"All cores: {facts['cores']} of the same machine, compiled loops, {facts.get('cores_date', facts['date'])}."
     )
     return "# Benchmarks on a GPU\n\n" + said + "\n\n" + "\n".join(rows) + "\n\nMade by `python -m benchmarks gpu`.\n"
 
