@@ -30,6 +30,17 @@ def test_a_calibration_of_several_folds_can_be_reported(combine):
     assert report.evaluation.evidence.probabilities == pytest.approx(np.mean(new, axis=0))
 
 
+@pytest.mark.parametrize("n", [42, 90, 126, 200])
+def test_sets_with_assurance_are_those_of_the_calibration(n):
+    generator = np.random.default_rng(n)
+    chances, new = generator.dirichlet([0.5, 0.5, 0.5], size=n), generator.dirichlet([0.5, 0.5, 0.5], size=2000)
+    calibration = aptset.calibrate(chances, generator.integers(3, size=n), random_state=0)
+    sets, truth = calibration.predict_set(new, 0.1, assurance=0.9), generator.integers(3, size=2000)
+    report = aptset.report(calibration, new, truth, alpha=0.1, assurance=0.9)
+    assert report.evaluation.mean_size == aptset.mean_size(sets)
+    assert report.evaluation.coverage == aptset.coverage(sets, truth)
+
+
 def test_probabilities_of_a_frame_go_by_name():
     calibration, chances, y = made()
     by_name = aptset.calibrate(pd.DataFrame(chances), y, random_state=0)

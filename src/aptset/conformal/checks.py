@@ -14,6 +14,7 @@ from aptset.conformal.importance import refuse_with_weights
 from aptset.core.labels import as_labels, check_hashable, check_length, columns_of, distinct, hashable, some
 from aptset.core.levels import Level
 from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
+from aptset.kernels.p_value_rounding import by_counts
 
 
 def check_fold_ids(folds: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -99,6 +100,14 @@ def check_level_offered(measure: Any, level: Level) -> None:
         if why:
             refuse_assurance(why)
     level.alphas(measure.groups)
+
+
+def level_of_rank(n: int, rank: int) -> float:
+    """Return the level at which n scores have this rank: 1 - rank / (n + 1), rounded as p-values are.
+
+    The nearest float may be below it, and sets at that level would be larger.
+    """
+    return float(by_counts(n, np.array([rank]))[0])
 
 
 def refuse_assurance(why: str) -> NoReturn:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset import Calibration, CrossCalibration, Evaluation, PredictionSets, Split, evaluate
-from aptset.conformal.checks import check_level_offered, folds_in_order
+from aptset.conformal.checks import check_level_offered, folds_in_order, level_of_rank
 from aptset.conformal.fold_scores import FoldScores, scores_of
 from aptset.conformal.importance import check_new_weights, effective_in_words
 from aptset.conformal.measure import Measure, Thresholds
@@ -192,7 +192,7 @@ def level_of_page(held_out: Thresholds, level: Level) -> tuple[float, str]:
     n, (rank, _) = held_out.n, held_out.ranks(level)
     if rank > n:
         raise ValueError(f"{n} calibration rows are too few for {level}: every set holds every label.")
-    runs_at = (n + 1 - rank) / (n + 1)
+    runs_at = level_of_rank(n, rank)
     asked = f"alpha = {float(level.alpha):g} with {level.assurance}"
     return runs_at, f"{asked}, which runs at {runs_at:.4g}: this calibration covers {float(1 - level.alpha):g} at least"
 
