@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.naive_bayes import GaussianNB
 
-from aptset import ConformalClassifier, CVPlus, calibrate, load
+from aptset import ConformalClassifier, CVPlus, Minimax, Split, calibrate, load
 from aptset.core.groups import GROUPINGS
 
 X, Y = load_iris(return_X_y=True)
@@ -137,3 +138,25 @@ def test_labels_with_too_few_rows_are_in_every_set_and_the_warning_says_so():
         sets = classifier.predict_set(X)
     assert all("rare" in row for row in sets)
     assert not all("common" in row for row in sets)
+
+
+@pytest.mark.parametrize("scheme", [Split(), CVPlus(n_folds=4), Minimax(n_folds=4)], ids=repr)
+def test_cells_of_one_region_and_label_are_those_of_the_label(scheme):
+    """Where all rows are of one region its cells are those of the labels; of two regions sets are p > alpha, too."""
+    generator = np.random.default_rng(0)
+    y = generator.integers(0, 3, 360)
+    X = np.column_stack([generator.normal(size=(360, 3)) + np.eye(3)[y], np.zeros(360)])
+    names, new = ["a", "b", "c", "region"], slice(0, 90)
+
+    def fitted(groups):
+        classifier = ConformalClassifier(GaussianNB(var_smoothing=1e-3), calibration=scheme, groups=groups)
+        return classifier.set_params(random_state=0).fit(pd.DataFrame(X, columns=names), y)
+
+    rows = pd.DataFrame(X, columns=names)[new]
+    by_both, by_label = fitted(("region", "label")), fitted("label")
+    np.testing.assert_array_equal(by_both.p_values(rows), by_label.p_values(rows))
+    np.testing.assert_array_equal(by_both.predict_set(rows).mask, by_label.predict_set(rows).mask)
+    X[::2, 3] = 1.0
+    rows = pd.DataFrame(X, columns=names)[new]
+    of_two = fitted(("region", "label"))
+    np.testing.assert_array_equal(of_two.predict_set(rows).mask, of_two.p_values(rows) > 0.1)

@@ -279,6 +279,6 @@ def scratch_folder() -> Iterator[Path]:
     """Give an empty folder that goes afterwards; what a kill leaves lies in the folder for temporary files."""
     with ExitStack() as stack:
         with deferred_signals():
-            made = tempfile.TemporaryDirectory(prefix="aptset-part-", ignore_cleanup_errors=True)
-            folder = stack.enter_context(made)
+            folder = tempfile.mkdtemp(prefix="aptset-part-")
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
         yield Path(folder)

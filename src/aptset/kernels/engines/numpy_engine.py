@@ -309,6 +309,11 @@ def has_copies(seeds: Words) -> bool:
 def count_below(scores: Floats, calibrated: Calibrated, row_groups: Groups) -> NDArray[np.int32]:
     """Count the calibration scores of its group below each of a matrix of scores (rows, labels)."""
     counts = np.zeros(scores.shape, dtype=np.int32)
+    if calibrated.n_by_label and row_groups is not None:  # rows and labels decide together
+        for group in np.unique(row_groups[row_groups >= 0]).tolist():
+            inside = np.flatnonzero(row_groups == group)
+            counts[inside] = count_below(scores[inside], calibrated.of_row_group(group), None)
+        return counts
     for group, (start, stop) in enumerate(pairwise(calibrated.offsets.tolist())):
         by_column = row_groups is None
         cells = _columns(group, calibrated) if by_column else np.flatnonzero(row_groups == group)
