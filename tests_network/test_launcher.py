@@ -54,6 +54,7 @@ def compiler(tmp_path, monkeypatch):
         ("logit_scores.cu", WIDE | {"LOGITS": 1, "COLUMNS": 2000, "VECTOR": 1, "IN_TILES": 0}),
         ("copies.cu", {}),
         ("p_values.cu", {"COLUMNS": 10}),
+        ("p_values.cu", {"COLUMNS": 10, "SAME_GROUP": 1}),
         ("softmax.cu", WIDE | {"TEAM": 128}),
         *(("ordered.cu", ORDERED | {"WHAT": what}) for what in range(6)),
         *(("sorted.cu", SORTED | {"WHAT": what}) for what in range(6)),

@@ -3,6 +3,9 @@
 #define ASKS 0
 #define RANKS 0
 #include "row.cuh"
+#ifndef SAME_GROUP
+#define SAME_GROUP 0 /* 1 where one group stands for all rows */
+#endif
 
 /* Scores of group g stand from offsets[g] on, upward; those of its bucket b, (score - low) * scale rounded down, from
  * starts[firsts[g] + b] on. Without row_groups each column is a group. `rounding` has a bit for every count of every group:
