@@ -174,3 +174,10 @@ def test_the_interval_of_macro_coverage_holds():
 def test_labels_below_is_refused_for_no_level():
     with pytest.raises(ValueError, match=r"level must be a coverage in \[0, 1\]; got 80"):
         aptset.labels_below([[True, False]], [0], 80)
+
+
+@pytest.mark.parametrize("metric", [aptset.coverage, aptset.singleton_accuracy, aptset.size_given_coverage])
+def test_metrics_of_coverage_ask_for_the_labels(metric):
+    sets = PredictionSets([0, 1], [0], [0, 1])
+    with pytest.raises(ValueError, match=r"labels must be the true label of each row.*got None"):
+        metric(sets, None)

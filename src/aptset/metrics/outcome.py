@@ -140,7 +140,8 @@ class Outcome:
     @property
     def covered(self) -> NDArray[np.bool_]:
         """Which sets hold the true label."""
-        assert self.holds is not None, "a metric that asks which sets cover takes the labels"
+        if self.holds is None:
+            raise ValueError("labels must be the true label of each row, since coverage is measured by them; got None.")
         return self.holds
 
     @cached_property
