@@ -261,7 +261,7 @@ def predict(
       aptset predict new.csv -c cal.aptset -o sets.csv --alpha malignant=0.01 --alpha benign=0.1
       aptset predict 's3://bucket/scores/*.parquet' -c cal.aptset -o s3://bucket/sets/ --prefix p_
     """
-    from aptset.cli.prediction_jobs import predict_file, predict_parts
+    from aptset.cli.probability_jobs import predict_file, predict_parts
     from aptset.core.files import check_other_files
 
     artefact, names, u = artefact_of(calibration), options["probs"], options["u"]

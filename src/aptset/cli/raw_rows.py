@@ -19,8 +19,7 @@ from aptset.arrow.sources import as_texts
 from aptset.cli.artefacts import beside_the_user, load_run
 from aptset.cli.columns import Plan
 from aptset.cli.files import about_skipped, check_distinct_columns, check_some_labelled, lacks, shifted_rows
-from aptset.cli.prediction_jobs import Piece, levels_of, write_sets
-from aptset.cli.probability_jobs import errors_by_name
+from aptset.cli.probability_jobs import Piece, errors_by_name, levels_of, write_sets
 from aptset.cli.stores import new_folder
 from aptset.cli.tables import (
     TableRows,
@@ -127,7 +126,7 @@ class NewTable:
 
 
 class RowSets:
-    """Sets of files of raw rows, by the classifier of a run; it has the members of ``prediction_jobs.MatrixSets``."""
+    """Sets of files of raw rows, by the classifier of a run; it has the members of ``probability_jobs.MatrixSets``."""
 
     def __init__(self, folder: Path, alphas: Sequence[Any] | None, options: Mapping[str, Any], assurance: Any) -> None:
         self._classifier, self._facts = load_run(folder, options["trust"])

@@ -21,8 +21,7 @@ from aptset.cli.demo import demo_classifier
 from aptset.cli.files import ProbabilityFile, about_skipped, lacks
 from aptset.cli.models import make_model, takes_raw_columns
 from aptset.cli.options import way_of_dates
-from aptset.cli.prediction_jobs import check_weights_wanted
-from aptset.cli.probability_jobs import all_rows, labelled_batches, named
+from aptset.cli.probability_jobs import all_rows, check_weights_wanted, labelled_batches, named
 from aptset.cli.raw_rows import check_some_known, labelled_rows
 from aptset.cli.table_jobs import Settings, TableResult, run_table, warn_of_clusters
 from aptset.cli.tables import ColumnChoice, TableRows, labels_among, model_for, read_rows, times_of
