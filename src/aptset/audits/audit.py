@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -31,7 +31,7 @@ from aptset.core.validate import warn_caller
 from aptset.estimator.checks import check_calibrations, check_estimator_can, is_frozen
 from aptset.estimator.fitting import fresh
 from aptset.metrics.coverage_distribution import FALSE_ALARMS
-from aptset.metrics.evaluation import about_unknown
+from aptset.metrics.evaluation import about_new_labels
 from aptset.reports.making import check_page_path, save_page
 
 ENDING = "  If rows are independent draws from one source, at most one audit in 100 gives a warning."
@@ -144,14 +144,6 @@ def unseen_rows(pool: Pool, repetitions: int, seed: int) -> NDArray[np.intp]:
         in_training = np.bincount(codes[train], minlength=int(codes.max()) + 1) > 0
         rows.append(test[~in_training[codes[test]]])
     return np.concatenate(rows)
-
-
-def about_new_labels(labels: Iterable[Any], classes: Iterable[Any], is_frozen: bool = False) -> tuple[str, ...]:
-    """Say how many labels a fitted classifier does not know; unless it is frozen, every split fits it anew."""
-    then = (
-        "The model gives {them} no probability." if is_frozen else "Each split fits the model anew, on such rows, too."
-    )
-    return about_unknown(Counter(labels), classes, then=then)
 
 
 def _about_labels(estimator: Any, pool: Pool, candidates: dict[str, Any], splits: Splits, seed: int) -> list[str]:

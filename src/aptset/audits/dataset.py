@@ -28,7 +28,7 @@ from aptset.core.randomization import all_at_once
 from aptset.core.row_groups import check_clusters, plural
 from aptset.core.runner import run_tasks
 from aptset.core.tables import plain_list, without_column
-from aptset.estimator.checks import check_training_data
+from aptset.estimator.checks import check_test_share, check_training_data
 from aptset.estimator.fitting import fresh, pair_seeds, take
 from aptset.metrics import OF_SPLITS, check_extra
 from aptset.metrics.evaluation_rows import as_group_list
@@ -45,17 +45,6 @@ def check_repetitions(repetitions: Any) -> int:
 def check_seed(seed: Any) -> int:
     """Return the seed, from which every split draws its own numbers."""
     return validate.whole(seed, "random_state", 0, "a whole number, not negative, so that runs can go on")
-
-
-def check_test_share(share: Any, n_rows: int, what: str = "row") -> tuple[float, int]:
-    """Return the share of the rows, or clusters, that test, and their number."""
-    n_test = round(validate.share(share, "test_share", "the share of the rows that test") * n_rows)
-    if n_test < 1 or n_rows - n_test < 2:
-        raise ValueError(
-            f"test_share must leave a {what} to test and two to train and calibrate; got {share} of {n_rows} "
-            f"{plural(what)}."
-        )
-    return float(share), n_test
 
 
 def check_times(time: Any, n_rows: int, generator: np.random.Generator) -> tuple[NDArray[np.intp], str]:

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from aptset import Calibration, ConformalClassifier, Taxonomy, audit, compare, report
 from aptset.arrow.formats import TableFile
 from aptset.arrow.sources import as_texts
-from aptset.audits.audit import Audit, about_new_labels
-from aptset.audits.compare import Comparison
 from aptset.cli.artefacts import imported_score
 from aptset.cli.demo import demo_classifier
 from aptset.cli.files import ProbabilityFile, about_skipped, lacks
@@ -28,8 +26,9 @@ from aptset.cli.tables import ColumnChoice, TableRows, labels_among, model_for, 
 from aptset.core.files import atomic_path, check_other_files
 from aptset.core.labels import as_objects
 from aptset.core.runner import counting
+from aptset.core.validate import need_jinja
 from aptset.estimator.fitting import fresh
-from aptset.reports.making import need_jinja
+from aptset.metrics.evaluation import about_new_labels
 
 
 def _write_page(
@@ -120,8 +119,8 @@ def report_demo(alpha: float, seed: int, out: Path, of_page: dict[str, Any]) -> 
 
 def audit_table(
     file: TableFile, run: Path | None, alpha: float | None, out: Path, choice: ColumnChoice, options: Mapping[str, Any]
-) -> tuple[Audit, list[str]]:
-    """Audit a model on a table; return what was found, and the names of the files that were written."""
+) -> tuple[dict[str, Any], str]:
+    """Audit a model on a table and write the page; return the results for machines, and in words."""
     need_jinja()  # now, not after all splits
     check_other_files([out / "audit.html", out / "splits.csv"], [file.path])
     time, remarks = options["time"], tuple[str, ...]()
@@ -155,7 +154,10 @@ def audit_table(
     )
     audited = replace(result, remarks=(*rows.remarks, *remarks, *result.remarks))
     audited.report(out / "audit.html", f"{file.path.name}: is the promise kept?")
-    return audited, ["audit.html", *_write_splits(audited, out)]
+    written = ["audit.html", *_write_splits(audited.splits, out)]
+    facts = {"verdicts": verdicts_as_json(audited.verdicts), "drift": audited.drift.warning, "out": str(out)}
+    facts |= {"remarks": list(audited.remarks)} if audited.remarks else {}
+    return {**facts, "written": written}, f"{audited!r}\n\nWritten to {out}: {', '.join(written)}"
 
 
 def _model_of_table(
@@ -236,8 +238,8 @@ def compare_table(
     out: Path,
     choice: ColumnChoice,
     options: Mapping[str, Any],
-) -> tuple[Comparison, list[str]]:
-    """Compare models and settings on a table; return what was found, and the names of the files that were written."""
+) -> tuple[dict[str, Any], str]:
+    """Compare models and settings on a table and write the page; return the results for machines, and in words."""
     need_jinja()
     check_other_files([out / "compare.html", out / "splits.csv"], [file.path])
     made = {name: make_model(name, options["trust"]) for name in alternatives.models}
@@ -250,18 +252,23 @@ def compare_table(
     comparison = compare(alternatives.candidates(ready), rows.features, rows.labels, **of_rows)
     comparison = replace(comparison, remarks=rows.remarks)
     comparison.report(out / "compare.html", f"{file.path.name}: which has the better sets?")
-    return comparison, ["compare.html", *_write_splits(comparison, out)]
+    written = ["compare.html", *_write_splits(comparison.splits, out)]
+    facts: dict[str, Any] = {"ranking": comparison.ranking, "sentences": comparison.sentences()}
+    facts["recommended"] = comparison.recommendation()[0]
+    facts |= {"remarks": list(comparison.remarks)} if comparison.remarks else {}
+    facts |= {"verdicts": verdicts_as_json(comparison.verdicts), "out": str(out), "written": written}
+    return facts, f"{comparison!r}\n\nWritten to {out}: {', '.join(written)}"
 
 
-def _write_splits(result: Audit | Comparison, out: Path) -> list[str]:
+def _write_splits(splits: Any, out: Path) -> list[str]:
     """Write one line for each candidate and split."""
     import pandas as pd
 
     with atomic_path(out / "splits.csv") as path:
-        pd.DataFrame(result.splits.columns()).to_csv(path, index=False)
+        pd.DataFrame(splits.columns()).to_csv(path, index=False)
     return ["splits.csv"]
 
 
-def verdicts_as_json(result: Audit | Comparison) -> dict[str, Any]:
+def verdicts_as_json(verdicts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the verdicts as plain values."""
-    return {name: verdict.as_json() for name, verdict in result.verdicts.items()}
+    return {name: verdict.as_json() for name, verdict in verdicts.items()}

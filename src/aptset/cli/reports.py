@@ -166,8 +166,9 @@ def folder_of(out: str, alpha: float, alphas: tuple[float, ...]) -> Path:
     return Path(out) / (f"alpha-{alpha:g}" if is_short else f"alpha-{alpha!r}")
 
 
-def show_levels(alphas: tuple[float, ...], contents: list[dict[str, Any]], texts: list[str], options: Any) -> None:
+def show_levels(alphas: tuple[float, ...], levels: list[tuple[dict[str, Any], str]], options: Any) -> None:
     """Print the results of one level, or of several."""
+    contents, texts = zip(*levels, strict=True)
     content = contents[0] if len(contents) == 1 else {"levels": dict(zip(map(str, alphas), contents, strict=True))}
     show(content, "\n\n".join(texts), options["quiet"], options["as_json"])
 
@@ -193,22 +194,18 @@ def audit(table: str, out: str, folder: str | None, alphas: tuple[float, ...], *
       aptset audit patients.csv --target diagnosis --model forest --time admitted
       aptset audit labelled.csv -c results
     """
-    from aptset.cli.report_jobs import audit_table, verdicts_as_json
+    from aptset.cli.report_jobs import audit_table
 
     run = None if folder is None else artefact_of(folder)
     if (run is None) == (options["target"] is None):
         raise click.UsageError("TABLE needs --target COLUMN, the column to predict, or -c FOLDER, which knows it.")
     file = open_table(table, *remembered(run, table, options["sep"], options["encoding"]), options["quiet"])
-    choice, contents, texts = choice_of(options), [], []
+    choice, levels = choice_of(options), []
     for alpha in alphas:
         results = folder_of(out, alpha, alphas)
         asked = None if run is not None and not is_given("alphas") else alpha
-        audited, written = audit_table(file, run, asked, results, choice, options)
-        facts = {"verdicts": verdicts_as_json(audited), "drift": audited.drift.warning, "out": str(results)}
-        facts |= {"remarks": list(audited.remarks)} if audited.remarks else {}
-        contents.append({**facts, "written": written})
-        texts.append(f"{audited!r}\n\nWritten to {results}: {', '.join(written)}")
-    show_levels(alphas, contents, texts, options)
+        levels.append(audit_table(file, run, asked, results, choice, options))
+    show_levels(alphas, levels, options)
 
 
 @click.command()
@@ -233,7 +230,7 @@ def compare(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> 
       aptset compare patients.csv --target diagnosis --conformity adaptive --conformity raps --randomized both
       aptset compare patients.csv --target diagnosis --share 0.3 --share 0.5 --calibration split --calibration cv+
     """
-    from aptset.cli.report_jobs import Alternatives, compare_table, verdicts_as_json
+    from aptset.cli.report_jobs import Alternatives, compare_table
 
     if options["target"] is None:
         raise click.UsageError("TABLE needs --target COLUMN, the column to predict.")
@@ -247,16 +244,11 @@ def compare(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> 
             "both. For one alone there is `aptset audit`."
         )
     file = open_table(table, options["sep"], options["encoding"], options["quiet"])
-    choice, contents, texts = choice_of(options), [], []
+    choice, levels = choice_of(options), []
     for alpha in alphas:
         folder = folder_of(out, alpha, alphas)
-        comparison, written = compare_table(file, alternatives, alpha, folder, choice, options)
-        facts: dict[str, Any] = {"ranking": comparison.ranking, "sentences": comparison.sentences()}
-        facts["recommended"] = comparison.recommendation()[0]
-        facts |= {"remarks": list(comparison.remarks)} if comparison.remarks else {}
-        contents.append({**facts, "verdicts": verdicts_as_json(comparison), "out": str(folder), "written": written})
-        texts.append(f"{comparison!r}\n\nWritten to {folder}: {', '.join(written)}")
-    show_levels(alphas, contents, texts, options)
+        levels.append(compare_table(file, alternatives, alpha, folder, choice, options))
+    show_levels(alphas, levels, options)
 
 
 COMMANDS = [report, audit, compare]

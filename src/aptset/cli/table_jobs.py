@@ -28,7 +28,6 @@ from aptset import (
 )
 from aptset.arrow.formats import Dialect, TableFile
 from aptset.arrow.sources import as_texts
-from aptset.audits.dataset import check_test_share
 from aptset.cli.artefacts import imported_score
 from aptset.cli.columns import Plan
 from aptset.cli.inputs import label_settings
@@ -52,6 +51,7 @@ from aptset.core.levels import check_assurance
 from aptset.core.randomization import all_at_once
 from aptset.core.row_groups import noun_of, plural
 from aptset.core.validate import warn_caller
+from aptset.estimator.checks import check_test_share
 from aptset.estimator.storage import FACTS, save_classifier
 from aptset.metrics.estimates import in_words, percent
 from aptset.metrics.planning import CoverageTest

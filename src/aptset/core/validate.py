@@ -142,6 +142,15 @@ def install(extra: str) -> str:
     return f"pip install 'aptset[{extra}]' (in a clone of the repository: pip install '.[{extra}]')"
 
 
+def need_jinja() -> Any:
+    """Return jinja2, or say how to get it."""
+    try:
+        import jinja2
+    except ImportError as error:
+        raise ImportError(f"aptset.report needs jinja2 ({error}). Install it with: {install('report')}") from error
+    return jinja2
+
+
 def _as_alpha(name: str, value: Any) -> str:
     is_share = isinstance(value, int | float) and 0 < value < 1
     return f"{name}={value} is alpha={1 - value:.10g} here" if is_share else f"{name} is 1 - alpha here"

@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, assert_all_finite, check_is_fitted
 
 from aptset.conformal import CALIBRATIONS
+from aptset.core import validate
 from aptset.core.labels import (
     as_labels,
     check_hashable,
@@ -26,6 +27,7 @@ from aptset.core.labels import (
     refuse_masked,
     some,
 )
+from aptset.core.row_groups import plural
 from aptset.core.tables import plain_list
 from aptset.core.validate import warn_caller
 
@@ -229,3 +231,14 @@ def check_calibrations(calibrations: Any) -> list[Any]:
     if len(chosen) == 0 or len({str(one) for one in chosen}) != len(chosen):
         raise ValueError(f"calibrations must be at least one, each once; got {calibrations!r}.")
     return list(chosen)
+
+
+def check_test_share(share: Any, n_rows: int, what: str = "row") -> tuple[float, int]:
+    """Return the share of the rows, or clusters, that test, and their number."""
+    n_test = round(validate.share(share, "test_share", "the share of the rows that test") * n_rows)
+    if n_test < 1 or n_rows - n_test < 2:
+        raise ValueError(
+            f"test_share must leave a {what} to test and two to train and calibrate; got {share} of {n_rows} "
+            f"{plural(what)}."
+        )
+    return float(share), n_test

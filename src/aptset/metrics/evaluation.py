@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -354,6 +355,14 @@ def about_unknown(
     verb, them = ("is", "it") if rows == 1 else ("are", "them")
     said = f"{rows:,} of {sum(counts.values()):,} labels {verb} unknown to the model: {named}{more}."
     return (f"{said} {then.format(them=them)}",)
+
+
+def about_new_labels(labels: Iterable[Any], classes: Iterable[Any], is_frozen: bool = False) -> tuple[str, ...]:
+    """Say how many labels a fitted classifier does not know; unless it is frozen, every split fits it anew."""
+    then = (
+        "The model gives {them} no probability." if is_frozen else "Each split fits the model anew, on such rows, too."
+    )
+    return about_unknown(Counter(labels), classes, then=then)
 
 
 def rows_of_labels(by_label: dict[Any, Estimate] | None) -> dict[Any, int]:

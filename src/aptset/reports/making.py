@@ -21,7 +21,7 @@ from aptset.core.files import atomic_write
 from aptset.core.row_groups import check_clusters, check_votes, plural, refuse_votes_and_labels
 from aptset.core.runner import counting
 from aptset.core.tables import column_values, plain_list
-from aptset.core.validate import install
+from aptset.core.validate import need_jinja
 from aptset.metrics import check_extra
 from aptset.metrics.evaluate import with_extra
 from aptset.reports.sources import evaluation_of
@@ -59,15 +59,6 @@ def render_page(template_name: str, scripts: tuple[str, ...], page: dict[str, An
         data=_trusted(as_json(data)),
     )
     return html
-
-
-def need_jinja() -> Any:
-    """Return jinja2, or say how to get it."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise ImportError(f"aptset.report needs jinja2 ({error}). Install it with: {install('report')}") from error
-    return jinja2
 
 
 def as_json(data: dict[str, Any]) -> str:
