@@ -1,4 +1,4 @@
-"""Conformity scores, one small file each. Small scores mean "conforms".
+"""Conformity scores, by what they look at. Small scores mean "conforms".
 
 To add one, write a file with a frozen dataclass that has ``of(places)``, and put it into :data:`SCORES`; the contract
 tests pick it up from there. ``weights``, the fast form that the compiled loops know, may be left out. What ``__all__``
@@ -6,19 +6,13 @@ names is public: ``aptset.Adaptive``, or ``aptset.APS`` as the field calls it.
 """
 
 from aptset.kernels.formula import Places
-from aptset.scores.adaptive import Adaptive
-from aptset.scores.gridded import Gridded
-from aptset.scores.homogeneous import Homogeneous
+from aptset.scores.adaptive import SAPS, Adaptive, Rank, Regularized
+from aptset.scores.homogeneous import Homogeneous, Margin, Prevalence
 from aptset.scores.interface import Conformity as Conformity
+from aptset.scores.interface import Gridded, Tempered
 from aptset.scores.interface import OfFunction as OfFunction
 from aptset.scores.interface import Score as Score
-from aptset.scores.margin import Margin
 from aptset.scores.ordered import Ordered
-from aptset.scores.prevalence import Prevalence
-from aptset.scores.rank import Rank
-from aptset.scores.regularized import Regularized
-from aptset.scores.saps import SAPS
-from aptset.scores.tempered import Tempered
 
 __all__ = [
     "APS",
