@@ -9,8 +9,9 @@ import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,10 @@ from numpy.typing import NDArray
 from aptset.calibration.stored_fields import SCHEMAS, measure_fields, measure_from
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.aggregation import Tally
+from aptset.conformal.clusters import promise_about
 from aptset.conformal.fold_scores import Fold
 from aptset.conformal.measure import Thresholds
-from aptset.conformal.scheme import FoldSizes, LinearBound, Scheme
+from aptset.conformal.scheme import FoldSizes, LinearBound, Promises, Scheme
 from aptset.core.groups import KINDS, Groups, flat_groups, full_groups
 from aptset.core.overlapping import MOST_INDICATORS
 from aptset.core.randomization import Randomization
@@ -39,10 +41,6 @@ from aptset.core.store import (
 )
 from aptset.scores import Score
 from aptset.scores.stored import check_counted_classes, describe_score, find_score
-
-if TYPE_CHECKING:
-    pass
-
 
 STORE = Store(SCHEMAS, "kind of calibration")
 
@@ -266,3 +264,66 @@ def find_scheme(path: str | Path, stored: Facts, objects: Mapping[str, Any] | No
     if objects:
         return scheme
     return WithoutSplitter(scheme, caveat) if caveat else scheme
+
+
+class _Unseen:
+    """Stands for a score of the user's own that only its name is wanted of."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings
+
+    def of(self, places: Any) -> Any:
+        """Return something of the right shape."""
+        return places.own
+
+
+def described(path: Path) -> Facts:
+    """Return what a stored calibration promises and what it was made from; no code of the user's is imported."""
+    name = STORE.read(path)[0]["score"]["name"]  # of the score, which is never needed here
+    fields, facts = read_calibration(path, {name: _Unseen} if ":" in name else None)
+    held_out, scheme, kind = fields["held_out"], fields.get("scheme"), facts["groups"]["kind"]
+    stored = facts["groups"]["names"] if held_out.groups.rows is None else held_out.groups.names  # pairs by number
+    names = [", ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in stored]
+    return {
+        "file": str(path),
+        **({} if scheme is None else {"calibration": scheme.name, "folds": len(fields["folds"])}),
+        "score": facts["score"],
+        "n": held_out.n,
+        **({} if held_out.clusters is None else {"rows": held_out.rows, "clusters": held_out.clusters.nouns}),
+        **_described_weights(facts, names),
+        **({"alphas": [float(Fraction(level)) for level in facts["levels"]]} if "levels" in facts else {}),
+        "classes": facts["classes"]["values"],
+        "groups": {"kind": kind, "sizes": dict(zip(names, held_out.sizes.tolist(), strict=True))},
+        "randomized": facts["randomized"],
+        "promise": _promise(held_out, scheme, "" if kind == "all" else " in every group"),
+        **({} if facts.get("weights") else {"smallest_alpha": 1 / (_fewest_rows(held_out) + 1)}),
+        **{name: facts[name] for name in ("scores_hash", "library", "created", "format")},
+    }
+
+
+def _described_weights(facts: Facts, names: list[str]) -> Facts:
+    """Return what an artefact says about weights, if it has any."""
+    if facts.get("weights") is None:
+        return {}
+    ratios, sizes = facts["weights"]["ratios"], facts["weights"]["effective_size"]
+    corrected = " with corrected columns" if facts["weights"]["prior_correction"] else ""
+    size = sizes[0] if facts["groups"]["kind"] == "all" else dict(zip(names, sizes, strict=True))
+    return {"weights": "of rows" if ratios is None else f"of labels{corrected}", "effective_size": size}
+
+
+def _fewest_rows(held_out: Any) -> int:
+    """Return the rows of the smallest group: of overlapping ones not that of a combination, which has no promise."""
+    overlap = held_out.groups.overlap
+    sizes = held_out.sizes if overlap is None else [*held_out.overlapping.sizes_of({*overlap.names}).values()]
+    return int(min(sizes))
+
+
+def _promise(held_out: Thresholds, scheme: Scheme | None, in_groups: str) -> str:
+    """Say what a calibration promises: of several folds the bound at alpha = 0.1."""
+    within = in_groups + promise_about(held_out.clusters)
+    within += ", if the weights are right" if held_out.has_weights else ""
+    if scheme is None:
+        return f"coverage >= 1 - alpha{within}"
+    promises, alpha = Promises.of(scheme, held_out), Fraction(1, 10)
+    reason = promises.reason_of_nothing(alpha)
+    return f"none, {reason}" if reason else f"coverage >= {float(promises.coverage(alpha)):.4g} at alpha = 0.1{within}"

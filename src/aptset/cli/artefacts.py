@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,9 +13,7 @@ import numpy as np
 
 from aptset import Acceptance, AcceptanceThreshold, Calibration
 from aptset.calibration.calibrate import load_calibration
-from aptset.calibration.storage import STORE, read_calibration
-from aptset.conformal.clusters import promise_about
-from aptset.conformal.scheme import Promises
+from aptset.calibration.storage import STORE, described
 from aptset.core.store import stored_kind
 from aptset.scores.stored import find_score
 
@@ -134,87 +131,13 @@ def settings_of_run(folder: Path) -> RunSettings:
     return RunSettings(str(table["target"]), float(facts["settings"].get("alpha") or 0.1), table["groups"])
 
 
-class _Unseen:
-    """Stands for a score of the user's own that only its name is wanted of."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.settings = settings
-
-    def of(self, places: Any) -> Any:
-        """Return something of the right shape."""
-        return places.own
-
-
 def facts_of(path: Path) -> dict[str, Any]:
     """Return what an artefact, or the folder of a classifier, says about itself."""
     if path.is_dir():
         return _of_folder(path)
     if stored_kind(path) in ("acceptance", "acceptance_threshold"):
         return _of_acceptance(path)
-    name = STORE.read(path)[0]["score"]["name"]  # of the score, which is never needed here
-    fields, facts = read_calibration(path, {name: _Unseen} if ":" in name else None)
-    sizes = fields["held_out"].sizes.tolist()
-    names = [", ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in _names(fields, facts)]
-    scheme = fields.get("scheme")
-    in_groups = "" if facts["groups"]["kind"] == "all" else " in every group"
-    return {
-        "file": str(path),
-        **({} if scheme is None else {"calibration": scheme.name, "folds": len(fields["folds"])}),
-        "score": facts["score"],
-        "n": fields["held_out"].n,
-        **_clusters(fields["held_out"]),
-        **_weights(facts, names),
-        **({"alphas": [float(Fraction(level)) for level in facts["levels"]]} if "levels" in facts else {}),
-        "classes": facts["classes"]["values"],
-        "groups": {"kind": facts["groups"]["kind"], "sizes": dict(zip(names, sizes, strict=True))},
-        "randomized": facts["randomized"],
-        "promise": _promise(fields, in_groups),
-        **({} if facts.get("weights") else {"smallest_alpha": 1 / (_fewest_rows(fields["held_out"]) + 1)}),
-        "scores_hash": facts["scores_hash"],
-        "library": facts["library"],
-        "created": facts["created"],
-        "format": facts["format"],
-    }
-
-
-def _names(fields: dict[str, Any], facts: dict[str, Any]) -> Any:
-    """Return the names of groups as they are stored; cells of rows and labels are stored by number."""
-    groups = fields["held_out"].groups
-    return facts["groups"]["names"] if groups.rows is None else groups.names
-
-
-def _clusters(held_out: Any) -> dict[str, Any]:
-    """Return what an artefact says about rows that belong together, if they do."""
-    if held_out.clusters is None:
-        return {}
-    return {"rows": held_out.rows, "clusters": held_out.clusters.nouns}
-
-
-def _weights(facts: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """Return what an artefact says about weights, if it has any."""
-    if facts.get("weights") is None:
-        return {}
-    ratios, sizes = facts["weights"]["ratios"], facts["weights"]["effective_size"]
-    corrected = " with corrected columns" if facts["weights"]["prior_correction"] else ""
-    size = sizes[0] if facts["groups"]["kind"] == "all" else dict(zip(names, sizes, strict=True))
-    return {"weights": "of rows" if ratios is None else f"of labels{corrected}", "effective_size": size}
-
-
-def _fewest_rows(held_out: Any) -> int:
-    """Return the rows of the smallest group: of overlapping ones not that of a combination, which has no promise."""
-    overlap = held_out.groups.overlap
-    sizes = held_out.sizes if overlap is None else [*held_out.overlapping.sizes_of({*overlap.names}).values()]
-    return int(min(sizes))
-
-
-def _promise(fields: dict[str, Any], in_groups: str) -> str:
-    within = in_groups + promise_about(fields["held_out"].clusters)
-    within += ", if the weights are right" if fields["held_out"].has_weights else ""
-    if "scheme" not in fields:
-        return f"coverage >= 1 - alpha{within}"
-    promises, alpha = Promises.of(fields["scheme"], fields["held_out"]), Fraction(1, 10)
-    reason = promises.reason_of_nothing(alpha)
-    return f"none, {reason}" if reason else f"coverage >= {float(promises.coverage(alpha)):.4g} at alpha = 0.1{within}"
+    return described(path)
 
 
 def _of_acceptance(path: Path) -> dict[str, Any]:

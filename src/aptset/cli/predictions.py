@@ -79,7 +79,6 @@ def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **
         return
     from aptset.cli.inputs import label_settings
     from aptset.cli.probability_jobs import calibrate_files
-    from aptset.conformal.importance import effective_in_words
     from aptset.core.files import check_other_files
     from aptset.core.runner import counting
 
@@ -94,16 +93,15 @@ def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **
         calibration = calibrate_files(sources, counted, bands or labels_in_groups(options["groups"]), **settings)
     with target_of(out) as target:
         calibration.save(target)
-    content, size = (
-        {"n": calibration.n, "classes": len(calibration.classes), "out": out},
-        effective_in_words(calibration.held_out),
-    )
-    if size:
-        content["effective_size"] = float(calibration.held_out.effective_sizes.min())
-    rows = f"{calibration.rows:,} rows" + (f" ({size} effective)" if size else "")
-    if calibration.held_out.clusters is not None:
-        content |= {"rows": calibration.rows, "promise_about": calibration.held_out.clusters.about}
-        rows += f" of {calibration.n:,} {calibration.held_out.clusters.nouns}"
+    content: dict[str, Any] = {"n": calibration.n, "classes": len(calibration.classes), "out": out}
+    rows, held_out = f"{calibration.rows:,} rows", calibration.held_out
+    if held_out.has_weights:
+        size, least = float(held_out.effective_sizes.min()), "" if held_out.groups.is_one else "at least "
+        content["effective_size"] = size
+        rows += f" ({least}{size:.4g} effective)"
+    if held_out.clusters is not None:
+        content |= {"rows": calibration.rows, "promise_about": held_out.clusters.about}
+        rows += f" of {calibration.n:,} {held_out.clusters.nouns}"
     text = f"Calibrated on {rows}, {len(calibration.classes)} classes: {out}"
     show(*with_skipped(content, text, skipped, counted.rows), quiet, as_json)
 

@@ -42,7 +42,6 @@ from aptset.cli.writing import (
     evaluations_as_json,
     write_decisions,
 )
-from aptset.conformal.clusters import promise_about
 from aptset.core import validate
 from aptset.core.files import atomic_path
 from aptset.core.groups import is_grouping
@@ -241,7 +240,8 @@ class TableResult:
             text = f"Promised: coverage of at least {shown}"
         else:
             text = f"Promised: coverage of at least {100 * promise:.4g} % (asked for: {100 * (1 - alpha):.4g} %)"
-        text += promise_about(self.classifier.fitted_.held_out.clusters)
+        clusters = self.classifier.fitted_.held_out.clusters
+        text += "" if clusters is None else f" for {clusters.about}"
         sure = check_assurance(self.settings.assurance)
         return f"{text}." if sure is None else f"{text}, by this calibration with {sure}."
 
