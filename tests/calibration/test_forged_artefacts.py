@@ -178,8 +178,7 @@ def test_compiled_loops_stay_inside_of_their_arrays():
     """Even if a calibration is put together wrongly, nothing outside of its arrays is read."""
     from dataclasses import replace
 
-    from aptset.conformal.fold_scores import FoldScores
-    from aptset.conformal.measure import Measure
+    from aptset.conformal.measure import FoldScores, Measure
     from aptset.core.groups import Groups
     from aptset.kernels import engines
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aptset.conformal.design import Design
-from aptset.conformal.linear_programme import Programme
+from aptset.conformal.linear_programme import Design, Programme
 from aptset.kernels.counting import rank_at
 
 

@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import aptset
 from aptset import ConformalClassifier, Full, KernelDensityClassifier
-from aptset.conformal.fold_scores import scores_of
+from aptset.conformal.measure import scores_of
 from aptset.core.matrix import OF_ESTIMATOR
 from aptset.estimator.fitting import Samples
 

@@ -31,7 +31,7 @@ from aptset.arrow.states import (
     merged_state,
 )
 from aptset.conformal.histogram import FixedThresholds, Histogram, OrderStatistics
-from aptset.conformal.measure import Thresholds
+from aptset.conformal.thresholds import Thresholds
 from aptset.core import validate
 from aptset.core.groups import groups_overlap, is_grouping, is_pair
 from aptset.core.levels import check_alphas

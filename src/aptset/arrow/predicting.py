@@ -23,7 +23,6 @@ from aptset.arrow.sources import (
     rows_of,
 )
 from aptset.arrow.states import PARTITION_ROWS, check_partition
-from aptset.conformal.checks import check_level_offered
 from aptset.conformal.histogram import FixedThresholds
 from aptset.conformal.importance import refuse_with_weights
 from aptset.core.groups import labels_decide
@@ -189,7 +188,7 @@ def levels_of(calibration: Calibration, alpha: Any, assurance: Any = None) -> li
         alpha = list(held_out.levels)
     levels = list(dict.fromkeys(check_alphas(0.1 if alpha is None else alpha, assurance)[0]))
     for level in levels:
-        check_level_offered(held_out, level)
+        held_out.check_level_offered(level)
     return levels
 
 

@@ -16,14 +16,11 @@ from aptset.calibration.request import NAME, make_rows, shape_proxy, stays_on_de
 from aptset.calibration.tuning import Tuning, score_chosen
 from aptset.calibration.weights import EQUAL, ImportanceWeights
 from aptset.conformal.aggregation import Tally
-from aptset.conformal.checks import check_fold_ids
 from aptset.conformal.clusters import check_one_fold_each, check_scheme_of_clusters
-from aptset.conformal.fold_scores import FoldScores
 from aptset.conformal.importance import check_some_weight, check_weights_of_scheme
-from aptset.conformal.measure import Measure
+from aptset.conformal.measure import FoldScores, Measure
 from aptset.conformal.scheme import Scheme
-from aptset.conformal.schemes.cross import CVPlus
-from aptset.conformal.schemes.minimax import Minimax
+from aptset.conformal.schemes.cross import CVPlus, Minimax, check_fold_ids
 from aptset.core import validate
 from aptset.core.bands import LabelBands
 from aptset.core.devices import is_on_device, is_tensor

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.calibration.merging import merged
 from aptset.calibration.request import Request, prepare, sets_like_input
-from aptset.conformal.checks import check_level_offered, check_offers
 from aptset.conformal.clusters import clusters_in_words, promise_about, promised
 from aptset.conformal.importance import effective_in_words
-from aptset.conformal.measure import Measure, Thresholds
+from aptset.conformal.measure import Measure
+from aptset.conformal.thresholds import Thresholds
 from aptset.core.devices import like_input, on_host
 from aptset.core.levels import Assurance, CellLevel, check_alphas, check_level
 from aptset.core.randomization import BY_CONTENT, NewU, Randomization
@@ -373,7 +373,7 @@ class Calibration:
         abs(used - right) over calibration rows, where both have the mean 1.
         """
         level = check_level(alpha, assurance)
-        check_level_offered(self.held_out, level)
+        self.held_out.check_level_offered(level)
         if isinstance(level, CellLevel) and not isinstance(level.alpha, Fraction):
             of_cells = [float(1 - part) for part in level.alphas(self.held_out.groups)]
             return self.held_out.groups.by_name([promised(part, self.held_out.clusters) for part in of_cells])
@@ -433,7 +433,7 @@ class Calibration:
         prediction in any order (and with the groups of the rows, if there are groups: the labels themselves for
         ``groups="label"``). ``mature`` is how long a label is waited for: see :class:`CoverageMonitor`.
         """
-        check_offers(self.held_out, "monitor")
+        self.held_out.check_offers("monitor")
         from aptset import CoverageMonitor  # with figures and files, which sets do not need
 
         self.threshold(alpha)  # of a level that it knows

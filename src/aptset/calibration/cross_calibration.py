@@ -15,12 +15,11 @@ from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.calibration.merging import merged_folds
 from aptset.calibration.request import NAME, Request, new_rows, sets_of
 from aptset.conformal.aggregation import Tally
-from aptset.conformal.checks import check_level_offered, check_same_shape, folds_in_order
 from aptset.conformal.clusters import clusters_in_words, promise_about, promised
 from aptset.conformal.importance import Whole, effective_in_words
 from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import Promises, Scheme, warn_no_promise
-from aptset.conformal.schemes.cross import CVPlus
+from aptset.conformal.schemes.cross import CVPlus, check_same_shape, folds_in_order
 from aptset.core import validate
 from aptset.core.groups import Ids
 from aptset.core.levels import Assurance, Level, check_alphas, check_level
@@ -149,7 +148,7 @@ class CrossCalibration:
         patient".
         """
         level = check_level(alpha, assurance)
-        check_level_offered(self.held_out, level)
+        self.held_out.check_level_offered(level)
         warn_no_promise(self._promises.reason_of_nothing(level))
         coverage = self._promises.by_name(level)
         if isinstance(coverage, dict):

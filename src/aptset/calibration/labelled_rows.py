@@ -24,9 +24,8 @@ from aptset.calibration.request import (
 )
 from aptset.calibration.weights import EQUAL, ImportanceWeights, RowWeights
 from aptset.conformal.clusters import OVERLAPPING_CLUSTERS, Clusters, check_clusters_alone
-from aptset.conformal.fold_scores import FoldScores, clustered_folds
 from aptset.conformal.importance import Scale
-from aptset.conformal.measure import Measure
+from aptset.conformal.measure import FoldScores, Measure, clustered_folds
 from aptset.core import validate
 from aptset.core.groups import EVERYONE, Groups, GroupValues, groups_labels
 from aptset.core.labels import check_labels

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aptset.conformal.checks import check_fold_ids, check_offers
 from aptset.conformal.importance import same_kind_of_weights
 from aptset.conformal.measure import join_groups, join_measures
+from aptset.conformal.schemes.cross import check_fold_ids
 from aptset.core.groups import Groups
 from aptset.core.labels import as_objects
 from aptset.core.randomization import warn_of_equal_shards
@@ -25,7 +25,7 @@ def merged(one: Calibration, other: Calibration) -> Calibration:
     _check(one, other)
     if one.chance.source == "content" and {*one.first_rows} & {*other.first_rows}:
         warn_of_equal_shards(min(one.chance.copies, other.chance.copies))
-    check_offers(one.held_out, "merge")
+    one.held_out.check_offers("merge")
     together = {**_together(one, other), "first_rows": one.first_rows + other.first_rows}
     return replace(one, held_out=one.held_out.merge(other.held_out), **together)
 

@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.calibration.weights import corrected
-from aptset.conformal.checks import check_offers
 from aptset.conformal.importance import (
     Whole,
     rows_of,
 )
-from aptset.conformal.measure import Thresholds
+from aptset.conformal.thresholds import Thresholds
 from aptset.core import validate
 from aptset.core.devices import is_on_device, meta_array, on_host, tensor_of
 from aptset.core.groups import Ids
@@ -271,7 +270,7 @@ class PlacedRows(NamedTuple):
         """Return the p-value of every label."""
         rows, held_out = self.rows, self.held_out
         if held_out.overlapping is not None or (held_out.p_values is None and isinstance(rows, Rows)):
-            check_offers(held_out, "p_values")
+            held_out.check_offers("p_values")
         if not isinstance(rows, Rows):
             if not held_out.folds:
                 raise TypeError(

@@ -20,9 +20,9 @@ from aptset.calibration.stored_fields import SCHEMAS, measure_fields, measure_fr
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.clusters import promise_about
-from aptset.conformal.fold_scores import Fold
-from aptset.conformal.measure import Thresholds
+from aptset.conformal.measure import Fold
 from aptset.conformal.scheme import FoldSizes, LinearBound, Promises, Scheme
+from aptset.conformal.thresholds import Thresholds
 from aptset.core.groups import KINDS, Groups, flat_groups, full_groups
 from aptset.core.overlapping import MOST_INDICATORS
 from aptset.core.randomization import Randomization

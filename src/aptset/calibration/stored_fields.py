@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.conformal.clusters import Clusters, check_one_fold_each
-from aptset.conformal.fold_scores import FoldScores, clustered_folds, words_of
 from aptset.conformal.histogram import NARROW, FixedThresholds, Histogram
 from aptset.conformal.importance import Scale
-from aptset.conformal.measure import Measure, Thresholds
+from aptset.conformal.measure import FoldScores, Measure, clustered_folds
+from aptset.conformal.thresholds import Thresholds
 from aptset.core.groups import Groups
 from aptset.core.overlapping import are_addable
 from aptset.core.row_groups import CLUSTER
@@ -97,7 +97,7 @@ def score_tensors(held_out: Measure) -> Tensors:
         "offsets": np.array([fold.offsets for fold in held_out.folds], dtype=np.int64),
     }
     if held_out.clusters is not None:
-        tensors["clusters"] = words_of(held_out.folds).view(np.int64)
+        tensors["clusters"] = held_out.words.view(np.int64)
         if held_out.clusters.are_votes:
             tensors["weights"] = held_out.weights if held_out.is_weighted else np.ones(len(tensors["scores"]))
     elif held_out.is_weighted:

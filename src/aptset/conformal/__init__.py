@@ -8,10 +8,8 @@ from collections.abc import Callable
 
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.bootstrap import Bootstrap, OutOfBag
-from aptset.conformal.schemes.cross import CVPlus, JackknifePlus
-from aptset.conformal.schemes.full import Full
-from aptset.conformal.schemes.minimax import Minimax
-from aptset.conformal.schemes.split import Split
+from aptset.conformal.schemes.cross import CVPlus, JackknifePlus, Minimax
+from aptset.conformal.schemes.split import Full, Split
 
 __all__ = ["Bootstrap", "CVPlus", "Full", "JackknifePlus", "Minimax", "OutOfBag", "Split"]
 

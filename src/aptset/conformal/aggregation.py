@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.conformal import importance
-from aptset.conformal.fold_scores import Fold, FoldScores
 from aptset.conformal.importance import Whole
-from aptset.conformal.measure import Measure, Thresholds
+from aptset.conformal.measure import Fold, FoldScores, Measure
+from aptset.conformal.thresholds import Thresholds
 from aptset.core.groups import Groups, Ids
 from aptset.core.levels import Level
 from aptset.kernels.counting import Calibrated, add_counts, p_values_of

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple, NoReturn, final
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.conformal.checks import check_level_offered, refuse_without_scores
 from aptset.conformal.importance import Whole
-from aptset.conformal.measure import Thresholds
+from aptset.conformal.thresholds import Thresholds, refuse_without_scores
 from aptset.core.groups import Groups, Ids
 from aptset.core.levels import CellLevel, Level
 from aptset.kernels.counting import rank_at
@@ -198,7 +197,7 @@ class FixedThresholds(Thresholds):
 
     def find_by_cell(self, level: Level) -> Floats:
         """Look up the threshold of each cell at one of the levels that were calibrated."""
-        check_level_offered(self, level)
+        self.check_level_offered(level)
         if isinstance(level, CellLevel) and level.assurance is not None:
             _refuse_other_level(level, self.levels)
         *alphas, _ = [level] * (len(self.values[0]) + 1) if isinstance(level, Fraction) else level.alphas(self.groups)

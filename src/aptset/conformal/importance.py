@@ -24,8 +24,8 @@ from aptset.kernels.counting import ratios, weight_needed_of_sums
 from aptset.kernels.formula import Floats
 
 if TYPE_CHECKING:
-    from aptset.conformal.fold_scores import FoldScores
-    from aptset.conformal.measure import Thresholds
+    from aptset.conformal.measure import FoldScores
+    from aptset.conformal.thresholds import Thresholds
 
 
 Whole = NDArray[Any]  # int64, or Python's whole numbers where a weight exceeds all others by far

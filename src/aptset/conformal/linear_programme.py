@@ -21,35 +21,176 @@ no sign, at most it becomes 0), and V'(c-) is the same at every optimal basis.
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from itertools import pairwise
 from math import inf, nextafter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.conformal.design import Basis, Design, Place, Signs, Whole
-from aptset.conformal.fold_scores import FoldScores
-from aptset.core.groups import Groups, Ids
-from aptset.core.overlapping import check_addable
 from aptset.kernels.formula import Floats
 
+Signs = NDArray[np.int64]  # 0 or 1
+Whole = NDArray[Any]  # whole numbers of Python, of any size
+Relation = tuple[int, Whole, int]  # a column, its factors in the kept ones as whole numbers, and what divides them
 
-def rounded_down(value: Fraction) -> float:
-    """Return the largest float that is not above a fraction: scores are floats, and compare with it as with this."""
-    nearest = float(value)
-    return nearest if Fraction(nearest) <= value else nextafter(nearest, -inf)
+_PRIME = 2**31 - 1
+_ROWS_AT_ONCE = 256
+_GOLDEN_RATIO = 0.6180339887498949
+_FINE = 2**32  # numbers that set equal scores apart are below
+# Determinants of 65 rows of 0 and 1 are below 2^135. What is compared is at most a product of two of them and a score:
+# numbers below 2^32, times 66 and times both, stay below one unit of the scores.
+_FAR = 512
+_MOST_STEPS = 100  # for each entry of b, in floats, which may go round in circles where they are misled
+_SAME = 2.0**-44  # how far is as far, where scores are about 1
+_LITTLE = 2.0**-20  # by how much c is below 1 - alpha there
+_LEAST_SLOPE = 2.0**-30
+_MOST_SCORES = 2**14  # that HiGHS looks at: it only says where to begin
 
 
-def common_unit(values: Floats) -> int:
-    """Return the smallest power of two that all of some floats are whole numbers of, when they are multiplied by it."""
-    share, exponents = np.frexp(values[values != 0.0])
-    mantissas = np.abs(share * 2.0**53).astype(np.int64)
-    _, zeros = np.frexp((mantissas & -mantissas).astype(np.float64))  # one more than the zeros at the end
-    shifts = 53 - exponents - (zeros - 1)
-    return 1 << max(0, int(shifts.max(initial=0)))
+class Place(NamedTuple):
+    """A score that b passes through: its cell, and its number among all different scores."""
+
+    cell: int
+    score: int
+
+
+@dataclass
+class Basis:
+    """The scores that b passes through, the inverse of their phi, and the first score of each cell that is not below.
+
+    The scores of the basis itself are neither below nor above: their eta are what the equations say. The inverse is
+    ``whole / scale``, in whole numbers of Python: no step needs a common divisor, and none is rounded.
+    """
+
+    places: list[Place]
+    whole: Whole
+    scale: int
+    edges: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, size: int) -> Basis:
+        """Return a basis that passes through no score yet."""
+        edges = np.empty(0, dtype=np.int64)
+        return cls([Place(-1, -1)] * size, np.eye(size, dtype=np.int64).astype(object), 1, edges)
+
+    def copy(self) -> Basis:
+        """Return a basis that may be changed."""
+        return Basis(self.places.copy(), self.whole, self.scale, self.edges.copy())
+
+    def join(self, place: Place, phi: Signs, held: set[int]) -> None:
+        """Let b pass through one more score, for one that is not held, unless its phi follows from those held."""
+        slot = next((slot for slot in np.flatnonzero(phi @ self.whole).tolist() if slot not in held), None)
+        if slot is not None:
+            self.swap(slot, place, phi)
+            held.add(slot)
+
+    def swap(self, slot: int, place: Place, phi: Signs) -> None:
+        """Let b pass through another score instead; divisions are exact, as in elimination without fractions."""
+        factors = phi @ self.whole
+        column = self.whole[:, slot].copy()
+        whole = (factors[slot] * self.whole - np.outer(column, factors)) // self.scale
+        whole[:, slot] = column
+        sign = 1 if factors[slot] > 0 else -1
+        self.whole, self.scale = sign * whole, sign * factors[slot]
+        self.places[slot] = place
+
+
+@dataclass(frozen=True)
+class Design:
+    """The different phi of calibration rows (cells), and the scores of each.
+
+    ``phi`` has columns that do not follow from each other; ``relations`` say how the others do. The different scores of
+    cell g are ``values[starts[g]:starts[g + 1]]``, upward; ``before`` counts scores, over all cells.
+    """
+
+    phi: Signs
+    values: Floats
+    starts: NDArray[np.int64]
+    before: NDArray[np.int64]
+    kept: tuple[int, ...]
+    relations: tuple[Relation, ...]
+
+    @classmethod
+    def of(cls, indicators: NDArray[np.bool_], scores: Floats, offsets: NDArray[np.int64]) -> Design:
+        """Take in the indicators of cells, (cells, groups), and the sorted scores of each, from its offset on."""
+        filled = np.flatnonzero(np.diff(offsets))
+        whole, edges = with_one(indicators[filled]), offsets[filled]
+        is_new = np.append(True, np.diff(scores) != 0)
+        is_new[edges] = True
+        first = np.flatnonzero(is_new)
+        starts, before = np.append(np.searchsorted(first, edges), len(first)), np.append(first, len(scores))
+        kept, relations = _independent(whole)
+        return cls(whole[:, kept], scores[first], starts, before, tuple(kept), tuple(relations))
+
+    def column(self, indicators: NDArray[np.bool_]) -> Signs | None:
+        """Return the phi of a row in the kept columns; None if it breaks a relation that all calibration rows keep."""
+        whole, kept = with_one(indicators[None, :]), list(self.kept)
+        breaks = any(len(_broken(whole, kept, relation)) for relation in self.relations)
+        return None if breaks else whole[0, kept]
+
+
+def with_one(indicators: NDArray[np.bool_]) -> Signs:
+    """Return phi: a one, and the indicators."""
+    return np.column_stack([np.ones(len(indicators), dtype=np.int64), indicators.astype(np.int64)])
+
+
+def _independent(whole: Signs) -> tuple[list[int], list[Relation]]:
+    """Return the columns that do not follow from those before them, and how the others follow from them, exactly.
+
+    Some rows say which columns those are, modulo a prime: columns that are independent there are so in truth. Rows that
+    break a relation join them, until none does.
+    """
+    rows = np.unique(whole, axis=0)
+    block, prime = rows[:_ROWS_AT_ONCE], _PRIME
+    while True:
+        lines, kept = _pivots(block, prime)
+        others = [column for column in range(whole.shape[1]) if column not in kept]
+        inverse, held = Basis.empty(len(kept)), set[int]()
+        for number, line in enumerate(lines):
+            inverse.join(Place(number, number), block[line, kept], held)
+        in_order = [lines[place.cell] for place in inverse.places]
+        relations = [(column, inverse.whole @ block[in_order, column], inverse.scale) for column in others]
+        broken = [row for relation in relations for row in _broken(rows, kept, relation)]
+        if not broken:
+            return kept, relations
+        joined = np.unique(np.concatenate([block, rows[broken[:_ROWS_AT_ONCE]]]), axis=0)
+        prime = prime if len(joined) > len(block) else _next_prime(prime)  # else these rows look dependent by bad luck
+        block = joined
+
+
+def _pivots(rows: Signs, prime: int) -> tuple[list[int], list[int]]:
+    """Return rows and columns of full rank modulo a prime; the columns do not follow from earlier ones."""
+    left, lines, kept = rows.copy(), list[int](), list[int]()
+    for column in range(rows.shape[1]):
+        line = next((line for line in np.flatnonzero(left[:, column]).tolist() if line not in lines), None)
+        if line is None:
+            continue
+        left[line] = left[line] * pow(int(left[line, column]), -1, prime) % prime
+        factors = left[:, column].copy()
+        factors[[*lines, line]] = 0
+        left = (left - factors[:, None] * left[line]) % prime
+        lines.append(line)
+        kept.append(column)
+    return lines, kept
+
+
+def _next_prime(number: int) -> int:
+    """Return the next smaller prime."""
+    while any((number := number - 1) % factor == 0 for factor in range(2, int(number**0.5) + 1)):
+        pass
+    return number
+
+
+def _broken(rows: Signs, kept: list[int], relation: Relation) -> NDArray[np.intp]:
+    """Return the rows in which a column does not follow from the kept ones."""
+    column, factors, divisor = relation
+    is_short = (len(kept) + 1) * max(abs(int(factor)) for factor in (*factors, divisor)) < 2**63
+    factors = factors.astype(np.int64) if is_short else factors
+    is_broken = rows[:, kept] @ factors != rows[:, column].astype(factors.dtype) * divisor
+    return np.flatnonzero(is_broken)
 
 
 class Programme:
@@ -58,7 +199,8 @@ class Programme:
     def __init__(self, design: Design, alpha: Fraction) -> None:
         self.design = design
         self.lower, self.upper = -alpha.numerator, alpha.denominator - alpha.numerator  # bounds, times the denominator
-        self._unit = common_unit(design.values) << _FAR
+        # All scores are whole numbers of the largest of their denominators, which are powers of two.
+        self._unit = max((value.as_integer_ratio()[1] for value in design.values.tolist()), default=1) << _FAR
         self._order = (np.arange(len(design.values)) * _GOLDEN_RATIO % 1.0 * _FINE).astype(np.int64)
         largest, gap = np.abs(design.values).max(initial=0.0), np.diff(np.unique(design.values)).min(initial=1.0)
         self._apart = design.values + max(2.0**-10 * gap, 2.0**-36 * largest) / _FINE * self._order
@@ -68,8 +210,11 @@ class Programme:
     def threshold(self, indicators: NDArray[np.bool_]) -> float:
         """Return the score up to which labels are in the sets of rows in these groups; infinite for all of them."""
         phi = self.design.column(indicators)
-        solved = None if phi is None else self._solved(self._base.copy(), phi)
-        return inf if solved is None or phi is None else rounded_down(self._level(solved, phi))
+        if phi is None or (solved := self._solved(self._base.copy(), phi)) is None:
+            return inf
+        level = self._level(solved, phi)
+        nearest = float(level)  # scores are floats: they compare with the level as with the next float below
+        return nearest if Fraction(nearest) <= level else nextafter(nearest, -inf)
 
     def _start(self, alpha: float) -> Basis:
         """Return a basis near the multipliers that HiGHS finds without a new row."""
@@ -99,8 +244,7 @@ class Programme:
 
     def _edges(self, basis: Basis) -> NDArray[np.int64]:
         """Return the first score of each cell that is not below b, exactly."""
-        design, b = self.design, self._b(basis)
-        about = self._about(basis, b)
+        design, (b, about) = self.design, self._b(basis)
         levels, slack = design.phi @ about, 2.0**-40 * (1 + np.abs(about).sum())
         edges = np.empty(len(levels), dtype=np.int64)
         for cell, (start, stop) in enumerate(pairwise(design.starts.tolist())):
@@ -112,19 +256,15 @@ class Programme:
             edges[cell] = low
         return edges
 
-    def _about(self, basis: Basis, b: Whole) -> Floats:
-        """Return b in floats."""
-        return np.array([float(Fraction(int(entry), basis.scale * self._unit)) for entry in b])
-
     def _score(self, number: int) -> int:
         """Return a score as a whole number of the smallest unit that all of them have, apart from equal ones."""
         numerator, denominator = float(self.design.values[number]).as_integer_ratio()
         return numerator * (self._unit // denominator) + int(self._order[number])
 
-    def _b(self, basis: Basis) -> Whole:
-        """Return b, times the scale of the basis and the unit."""
-        b: Whole = basis.whole @ np.array([self._score(place.score) for place in basis.places], dtype=object)
-        return b
+    def _b(self, basis: Basis) -> tuple[Whole, Floats]:
+        """Return b, times the scale of the basis and the unit, and about b itself, in floats."""
+        b = basis.whole @ np.array([self._score(place.score) for place in basis.places], dtype=object)
+        return b, np.array([float(Fraction(int(entry), basis.scale * self._unit)) for entry in b])
 
     def _level(self, basis: Basis, phi: Signs) -> Fraction:
         """Return phi'b as it is without what sets equal scores apart."""
@@ -222,27 +362,20 @@ class Programme:
 
     def _first_met(self, basis: Basis, direction: Whole) -> Place | None:
         """Return the score that b meets first on its way; of several the one with the smallest number."""
-        design, b = self.design, self._b(basis)
-        slopes = self._slopes(direction)
+        design, (b, about), slopes = self.design, self._b(basis), self._slopes(direction)
         scores = basis.edges - (slopes < 0)
         tied = np.flatnonzero((slopes != 0) & (design.starts[:-1] <= scores) & (scores < design.starts[1:]))
         if not len(tied):
             return None
         # About how far, in floats, says which of them are worth a look in whole numbers.
-        about = self._about(basis, b)
         far = (design.values[scores[tied]] - design.phi[tied] @ about) / slopes[tied]
         slack = 2.0**-30 * (1 + np.abs(about).sum() + np.abs(far).min())
-        exact = [
-            (
-                Fraction(
-                    int(self._score(scores[cell]) * basis.scale - design.phi[cell] @ b),
-                    int(design.phi[cell] @ direction),
-                ),
-                cell,
-            )
-            for cell in tied[far <= far.min() + slack].tolist()
-        ]
-        cell = min(exact)[1]
+
+        def distance(cell: int) -> tuple[Fraction, int]:
+            way = int(self._score(scores[cell]) * basis.scale - design.phi[cell] @ b)
+            return Fraction(way, int(design.phi[cell] @ direction)), cell
+
+        cell = min(map(distance, tied[far <= far.min() + slack].tolist()))[1]
         return Place(cell, int(scores[cell]))
 
     def _slopes(self, direction: Whole) -> Floats:
@@ -252,20 +385,6 @@ class Programme:
         for cell in np.flatnonzero(np.abs(slopes) < 2.0**-30).tolist():  # too close to tell in floats
             slopes[cell] = int(self.design.phi[cell] @ direction) / largest
         return slopes
-
-
-_GOLDEN_RATIO = 0.6180339887498949
-_FINE = 2**32  # numbers that set equal scores apart are below
-# Determinants of 65 rows of 0 and 1 are below 2^135. What is compared is at most a product of two of them and a score:
-# numbers below 2^32, times 66 and times both, stay below one unit of the scores.
-_FAR = 512
-_MOST_STEPS = 100  # for each entry of b, in floats, which may go round in circles where they are misled
-_SAME = 2.0**-44  # how far is as far, where scores are about 1
-_LITTLE = 2.0**-20  # by how much c is below 1 - alpha there
-_LEAST_SLOPE = 2.0**-30
-
-
-_MOST_SCORES = 2**14  # that HiGHS looks at: it only says where to begin
 
 
 def _multipliers(design: Design, scores: Floats, alpha: float) -> Floats:
@@ -279,46 +398,3 @@ def _multipliers(design: Design, scores: Floats, alpha: float) -> Floats:
     solution = linprog(-scores[sampled], A_eq=phi.T, b_eq=np.zeros(phi.shape[1]), bounds=bounds, method="highs")
     b: Floats = -solution.eqlin.marginals if solution.status == 0 else np.zeros(phi.shape[1])
     return b
-
-
-class ConditionalQuantile:
-    """Thresholds of combinations of groups; each is worked out when a row first has it."""
-
-    def __init__(self, groups: Groups, fold: FoldScores) -> None:
-        check_addable(fold.scores)
-        self._groups, self._fold = groups, fold
-        self._programmes: dict[Fraction, Programme] = {}
-        self._known: dict[tuple[Fraction, int], float] = {}
-
-    def thresholds(self, ids: Ids, alpha: Fraction) -> Floats:
-        """Return the threshold of each row from the number of its combination; infinite for groups never seen."""
-        present = np.flatnonzero(np.bincount(ids + 1)) - 1
-        cells = self._groups.combinations
-        by_cell = np.full(len(cells) + 1, np.inf)  # last: of groups never seen
-        by_cell[present] = [self._threshold(number, cells, alpha) for number in present.tolist()]
-        return by_cell[ids]
-
-    def _threshold(self, number: int, cells: list[Any], alpha: Fraction) -> float:
-        if number < 0:
-            return float("inf")
-        known = self._known.get((alpha, number))  # threads that come at once work it out twice, nothing worse
-        if known is None:
-            if alpha not in self._programmes:
-                self._programmes[alpha] = Programme(self._design, alpha)
-            known = self._known[alpha, number] = self._programmes[alpha].threshold(self._flags([cells[number]])[0])
-        return known
-
-    def sizes_of(self, names: set[Any]) -> dict[Any, int]:
-        """Return how many calibration rows are in each of some groups, and how many there are."""
-        sizes = np.diff(self._fold.offsets).tolist()
-        pairs = list(zip(self._groups.names, sizes, strict=True))
-        of_names = {name: sum(size for cell, size in pairs if name in cell) for name in sorted(names, key=str)}
-        return {**of_names, "all rows": sum(sizes)}
-
-    def _flags(self, cells: list[Any]) -> NDArray[np.bool_]:
-        names = self._groups.overlap.names if self._groups.overlap else ()
-        return np.array([[name in cell for name in names] for cell in map(set, cells)], dtype=np.bool_)
-
-    @cached_property
-    def _design(self) -> Design:
-        return Design.of(self._flags(list(self._groups.names)), self._fold.scores, self._fold.offsets)

@@ -1,61 +1,284 @@
-"""The measure: sorted scores of held-out rows by fold and cell, with whole-number masses where rows do not count alike.
-
-A calibration is a measure and a set is a comparison of masses: p = (mass at or above the score + own mass) / (total +
-own mass), and a label is in the set iff p > alpha. Whatever knows thresholds stands behind :class:`Thresholds`: the
-measure here, a histogram and fixed thresholds in :mod:`aptset.conformal.histogram`.
-"""
+"""The measure: sorted scores of held-out rows by fold and cell, with whole-number masses where rows count unalike."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import cached_property, partial
-from typing import Any, final
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.conformal import importance
-from aptset.conformal.checks import check_level_offered, check_offers
-from aptset.conformal.clusters import Clusters, check_one_fold_each, count_clusters
-from aptset.conformal.fold_scores import (
-    FoldScores,
-    Part,
-    clustered_folds,
-    join_folds,
-    joined_cells,
-    weights_of,
-    words_of,
-)
-from aptset.conformal.importance import Scale, Whole, check_new_weights
-from aptset.conformal.linear_programme import ConditionalQuantile
-from aptset.core.groups import EVERYONE, ONE_CELL, Groups, Ids, Overlap, of_one_group
-from aptset.core.labels import Coded, hashable
-from aptset.core.levels import Level, ranks_of, warn_if_too_few
-from aptset.core.row_groups import check_group_values, check_same_kind
-from aptset.kernels.counting import p_values_of_rows
+from aptset.conformal.clusters import Clusters, check_one_fold_each, count_clusters, masses_of
+from aptset.conformal.importance import Scale, Whole
+from aptset.conformal.thresholds import Thresholds
+from aptset.core.groups import EVERYONE, Groups, Ids
+from aptset.core.levels import Level
+from aptset.core.matrix import check_rows
+from aptset.kernels.blocks import converted
+from aptset.kernels.counting import Calibrated, add_counts, index_of, p_values_of_rows
 from aptset.kernels.formula import Floats
-from aptset.kernels.rows import Rows
+from aptset.kernels.long_arrays import in_groups, of_rank, sort_upward
+from aptset.kernels.rowhash import Words
+from aptset.kernels.rows import Rows, label_scores
 
-_FEW = 2**12  # rows
-_MOST_LEVELS = 256  # whose thresholds are kept
+_MOST_SELECTED = 3  # order statistics before all scores are put in order
+
+
+class Fold(NamedTuple):
+    """Rows that a model is calibrated on, and those that train it: by default all others."""
+
+    held_out: NDArray[np.intp]
+    train: NDArray[np.intp] | None = None
+
+    def train_rows(self, n: int) -> NDArray[np.intp]:
+        """Return the rows that train; n folds would take n^2 memory if each kept its own list."""
+        if self.train is not None:
+            return self.train
+        trains = np.ones(n, dtype=np.bool_)
+        trains[self.held_out] = False
+        return np.flatnonzero(trains)
+
+
+class ScoresElsewhere(Protocol):
+    """Scores of one group that lie on a device."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        ...
+
+    def of_rank(self, rank: int) -> float:
+        """Return the rank-th smallest one."""
+        ...
+
+    def upward(self) -> Floats:
+        """Return all of them, sorted."""
+        ...
+
+
+@final
+class FoldScores:
+    """Scores of one fold: those of cell c are ``scores[offsets[c]:offsets[c + 1]]``, upward.
+
+    Scores of a cell are put in order when they are first looked at: calibrating costs one pass, and no sort. With
+    ``weights`` each score has a mass, a whole number by ``scale``, and stands in order from the start; ``cumulative``
+    holds the running sums of the masses. Without them each has the mass one. ``clusters`` has the cluster of each
+    score, where rows belong together. Scores that lie on a device come from there when all of them are asked for.
+    """
+
+    _elsewhere: ScoresElsewhere | None = None
+
+    def __init__(
+        self,
+        scores: Floats,
+        offsets: NDArray[np.int64],
+        groups: Groups = EVERYONE,
+        is_sorted: bool = True,
+        weights: Floats | None = None,
+        scale: Scale | None = None,
+        clusters: Words | None = None,
+    ) -> None:
+        self._scores, self.offsets, self._is_sorted = scores, offsets, is_sorted
+        self.groups, self.weights, self.scale, self.clusters = groups, weights, scale, clusters
+        self._calibrated: Calibrated | None = None
+        self._n_selected = 0
+        self.cumulative: NDArray[np.int64] | None = None
+        if weights is not None and scale is not None:
+            self.cumulative = np.concatenate([[0], np.cumsum(scale.whole(weights), dtype=np.int64)])
+
+    @classmethod
+    def of_device(cls, scores: ScoresElsewhere, groups: Groups) -> FoldScores:
+        """Keep scores of one group where they lie."""
+        fold = cls(np.empty(0), np.array([0, len(scores)]), groups)
+        fold._elsewhere = scores
+        return fold
+
+    def _fetch(self) -> None:
+        elsewhere = self._elsewhere
+        if elsewhere is not None:
+            self._scores = elsewhere.upward()
+            self._elsewhere = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what goes to another process, or into a copy: nothing that lies on a device."""
+        self._fetch()
+        return self.__dict__ | {"_calibrated": None}
+
+    @property
+    def scores(self) -> Floats:
+        """The scores, by group and upward."""
+        self._fetch()
+        if not self._is_sorted:  # a copy is sorted: two threads that come at once do the work twice, nothing worse
+            parts = [sort_upward(self._scores[start:stop]) for start, stop in pairwise(self.offsets.tolist())]
+            ordered = parts[0] if len(parts) == 1 else np.concatenate(parts)
+            ordered.flags.writeable = False
+            self._scores, self._is_sorted = ordered, True
+        return self._scores
+
+    @property
+    def unsorted(self) -> Floats:
+        """The scores by group, in any order within one: for whoever joins them, and sorts afterwards."""
+        self._fetch()
+        return self._scores
+
+    def of_rank(self, group: int, rank: int) -> float:
+        """Return the rank-th smallest score of a group; infinite if there are fewer.
+
+        The first few are selected, which is quicker than a sort.
+        """
+        start, stop = self.offsets[group : group + 2].tolist()
+        if rank > stop - start:
+            return float("inf")
+        if self._elsewhere is not None:
+            return self._elsewhere.of_rank(rank)
+        if self._is_sorted or self._n_selected >= _MOST_SELECTED * (len(self.offsets) - 1):
+            return float(self.scores[start + rank - 1])
+        self._n_selected += 1
+        return of_rank(self._scores[start:stop], rank)
+
+    @property
+    def calibrated(self) -> Calibrated:
+        """The scores as the loops take them, with an index if there are many."""
+        if self._calibrated is None:
+            index = index_of(self.scores, self.offsets)
+            of_columns, n_by_label = self.groups.of_columns, self.groups.n_by_label
+            self._calibrated = Calibrated(
+                self.scores, self.offsets, index, of_columns=of_columns, n_by_label=n_by_label
+            )
+        return self._calibrated
+
+    def added(self, rows: Rows, ids: Ids | None, below: NDArray[Any]) -> tuple[NDArray[Any], int]:
+        """Add to every label the mass of the scores below its own; return the first bad row or -1 as well."""
+        if self.weights is None:
+            return below, add_counts(rows, self.calibrated, ids, below)
+        counts, first_bad = self.counted(rows, ids)
+        return below + self.mass_below(counts, ids), first_bad
+
+    def counted(self, rows: Rows, ids: Ids | None) -> tuple[NDArray[np.int32], int]:
+        """Return how many scores are below that of each label, and the first bad row or -1."""
+        counts = np.zeros(rows.probabilities.shape, dtype=np.int32)
+        return counts, add_counts(rows, self.calibrated, ids, counts)
+
+    def mass_below(self, counts: NDArray[np.int32], ids: Ids | None) -> NDArray[np.int64]:
+        """Return the mass of so many of the smallest scores of a cell."""
+        assert self.cumulative is not None
+        start = np.append(self.offsets[:-1], 0)[self.groups.index(ids)]  # in a cell never seen nothing is counted
+        below: NDArray[np.int64] = self.cumulative[start + counts] - self.cumulative[start]
+        return below
+
+    @property
+    def cell_of_score(self) -> NDArray[np.intp]:
+        """The number of the cell of each score."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+    def __len__(self) -> int:
+        return int(self.offsets[-1])
+
+    @classmethod
+    def sort(cls, scores: Floats, group: NDArray[np.intp] | None, groups: Groups) -> FoldScores:
+        """Put scores in the order of their groups; those of one group are kept, and the caller does not change them."""
+        n_groups = len(groups.names)
+        if n_groups == 1 or group is None:
+            return cls(scores, np.array([0, len(scores)]), groups, is_sorted=False)
+        return cls(*in_groups(scores, converted(group, np.int32), n_groups), groups, is_sorted=False)
+
+    @classmethod
+    def weighted(
+        cls,
+        scores: Floats,
+        weights: Floats | None,
+        group: NDArray[np.intp],
+        groups: Groups,
+        scale: Scale | None,
+        clusters: Words | None = None,
+    ) -> FoldScores:
+        """Put scores, weights and clusters in order; equal scores stand by those, so that no order of rows counts."""
+        n_groups = len(groups.names)
+        order = np.argsort(scores)
+        if (np.diff(scores[order]) == 0).any():
+            order = np.lexsort((*(key for key in (clusters, weights) if key is not None), scores))
+        if n_groups > 1:
+            narrow = group.astype(np.int16) if n_groups < 2**15 else group  # numpy sorts short numbers by digits
+            order = order[np.argsort(narrow[order], kind="stable")]
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(group, minlength=n_groups), dtype=np.int64)])
+        weights = None if weights is None else weights[order]
+        clusters = None if clusters is None else clusters[order]
+        return cls(scores[order], offsets, groups, weights=weights, scale=scale, clusters=clusters)
+
+
+def score_fold(rows: Rows, columns: NDArray[np.int64], ids: Ids | None, groups: Groups, name: str) -> FoldScores:
+    """Score the true label of each held-out row."""
+    return FoldScores.sort(scores_of(rows, columns, name), groups.ids_of_labels(ids, columns), groups)
+
+
+def scores_of(rows: Rows, columns: NDArray[np.int64], name: str) -> Floats:
+    """Score one label of each row; refuse rows that are no probabilities."""
+    scores, first_bad, _, _ = label_scores(rows, columns)
+    check_rows(rows.probabilities, first_bad, name, rows.normalize)
+    return scores
+
+
+Part = tuple[FoldScores, Groups]  # scores, and the cells that they knew
+
+
+def join_folds(parts: Sequence[Part], groups: Groups, scale: Scale | None = None) -> FoldScores:
+    """Return the scores of other rows under one model as those of one fold, cell by cell."""
+    folds = [fold for fold, _ in parts]
+    scores = np.concatenate([fold.unsorted for fold in folds])
+    group = None if len(groups.names) == 1 and scale is None else joined_cells(parts, groups)
+    if scale is None or group is None:
+        return FoldScores.sort(scores, group, groups)
+    return FoldScores.weighted(scores, weights_of(folds), group, groups, scale)
+
+
+def joined_cells(parts: Sequence[Part], groups: Groups) -> NDArray[np.intp]:
+    """Return the cell of each score among the cells that any part knew."""
+    number_of = {name: number for number, name in enumerate(groups.names)}
+    places = [np.array([number_of[name] for name in known.names], dtype=np.intp) for _, known in parts]
+    return np.concatenate([place[fold.cell_of_score] for place, (fold, _) in zip(places, parts, strict=True)])
+
+
+def clustered_folds(
+    scores: Sequence[Floats],
+    cells: Sequence[NDArray[np.intp]],
+    words: Sequence[Words],
+    groups: Groups,
+    votes: Sequence[Floats] | None = None,
+) -> tuple[tuple[FoldScores, ...], float]:
+    """Return folds of scores with the masses that their clusters share out, and the mass of a new row."""
+    shares = None if votes is None else np.concatenate(votes)
+    weights, unit = masses_of(np.concatenate(cells), np.concatenate(words), shares)
+    scale, starts = None if weights is None else Scale.of(weights), np.cumsum([len(one) for one in scores])[:-1]
+    of_folds: Any = [None] * len(scores) if weights is None else np.split(weights, starts)
+    every = zip(scores, of_folds, cells, words, strict=True)
+    return tuple(FoldScores.weighted(own, mass, cell, groups, scale, word) for own, mass, cell, word in every), unit
+
+
+def weights_of(folds: Sequence[FoldScores]) -> Floats:
+    """Return the weight of each score, fold by fold."""
+    return np.concatenate([fold.weights for fold in folds if fold.weights is not None])
+
+
+def words_of(folds: Sequence[FoldScores]) -> Words:
+    """Return the cluster of each score, fold by fold."""
+    return np.concatenate([fold.clusters for fold in folds if fold.clusters is not None])
 
 
 def join_groups(several: Sequence[Groups]) -> Groups:
     """Return the groups that are in any of several of one kind, in the order in which they come."""
-    names = tuple(dict.fromkeys(name for groups in several for name in groups.names))
-    rows = None if several[0].rows is None else tuple(dict.fromkeys(r for groups in several for r in groups.rows or ()))
-    overlap = join_overlaps([groups.overlap for groups in several])
-    return Groups(several[0].kind, names, several[0].bands, overlap, rows)
 
+    def every(names_of: Callable[[Groups], Iterable[Any]]) -> tuple[Any, ...]:
+        return tuple(dict.fromkeys(name for groups in several for name in names_of(groups)))
 
-def join_overlaps(several: Sequence[Overlap | None]) -> Overlap | None:
-    """Return the groups that overlap in any of several, which come from the same columns."""
-    first = several[0]
-    every = (name for overlap in several if overlap is not None for name in overlap.names)
-    return None if first is None else first._replace(names=tuple(dict.fromkeys(every)))
+    first, names = several[0], every(lambda groups: groups.names)
+    rows = None if first.rows is None else every(lambda groups: groups.rows or ())
+    overlap = first.overlap
+    if overlap is not None:
+        overlap = overlap._replace(names=every(lambda groups: groups.overlap.names if groups.overlap else ()))
+    return Groups(first.kind, names, first.bands, overlap, rows)
 
 
 def join_measures(folds: Sequence[Sequence[Part]], groups: Groups, like: Measure) -> Measure:
@@ -82,234 +305,6 @@ def _join_clusters(folds: Sequence[Sequence[Part]], groups: Groups, like: Cluste
     return Measure(joined, groups, clusters=replace(like, unit=unit))
 
 
-class Thresholds(ABC):
-    """What knows thresholds in cells. The classes that make them are final, and override no method that is here.
-
-    ``p_values`` and ``merge`` are None where a maker of thresholds cannot give them.
-    """
-
-    groups: Groups
-    folds: Any = ()  # the scores of each fold; nothing where none were kept
-    ratios: Floats | None = None  # the weight of each label, where labels decide it
-    corrects: bool = False  # whether columns of probabilities are multiplied by the ratios
-    clusters: Clusters | None = None  # where rows belong together
-    p_values: Any = None  # from rows, ids and test mass to the p-value of every label, and the first bad row or -1
-    merge: Any = None  # with others of the same kind, of other rows
-
-    @property
-    @abstractmethod
-    def sizes_of_folds(self) -> NDArray[np.int64]:
-        """Number of calibration rows of each cell in each fold, (folds, cells)."""
-
-    @property
-    @abstractmethod
-    def scores(self) -> Floats:
-        """All scores, upward."""
-
-    @abstractmethod
-    def find_by_cell(self, level: Level) -> Floats:
-        """Work out the threshold of each cell, and last of one never seen."""
-
-    def ranks(self, level: Level) -> list[int]:
-        """Return for each cell, and last for one never seen, the count that a label must stay below."""
-        check_offers(self, "rank")
-        check_level_offered(self, level)
-        return ranks_of(level, self.groups, self.sizes.tolist())
-
-    @cached_property
-    def sizes(self) -> NDArray[np.int64]:
-        """Number of calibration rows in each cell."""
-        total: NDArray[np.int64] = self.sizes_of_folds.sum(axis=0)
-        return total
-
-    @cached_property
-    def size_of_group(self) -> dict[Any, int]:
-        """Number of calibration rows in each cell, by its name."""
-        return dict(zip(self.groups.names, self.sizes.tolist(), strict=True))
-
-    @cached_property
-    def n(self) -> int:
-        """Number of calibration rows; of clusters, where rows belong together."""
-        if self.clusters is not None:
-            return len(np.unique(words_of(self.folds)))
-        return sum(map(len, self.folds)) if self.folds else int(self.sizes.sum())
-
-    @property
-    def rows(self) -> int:
-        """Number of calibration rows."""
-        return self.n if self.clusters is None or self.clusters.are_votes else sum(map(len, self.folds))
-
-    @cached_property
-    def overlapping(self) -> ConditionalQuantile | None:
-        """The scores by combinations of groups, where groups overlap."""
-        return ConditionalQuantile(self.groups, self.folds[0]) if self.groups.overlaps else None
-
-    @property
-    def promised_sizes(self) -> NDArray[np.int64]:
-        """Number of calibration rows in each fold for each promise: overlapping groups have one together."""
-        return self.sizes_of_folds if self.overlapping is None else self.sizes_of_folds.sum(axis=1, keepdims=True)
-
-    @cached_property
-    def is_weighted(self) -> bool:
-        """Whether calibration rows have masses of their own."""
-        return bool(self.folds) and self.folds[0].weights is not None
-
-    @property
-    def has_weights(self) -> bool:
-        """Whether importance weights were given: promises are about weights that are right, and no rank is known."""
-        return self.is_weighted and self.clusters is None
-
-    @property
-    def weights(self) -> Floats:
-        """The weight of each score, fold by fold."""
-        return weights_of(self.folds)
-
-    @cached_property
-    def factors(self) -> Floats | None:
-        """What columns of probabilities are multiplied by; None: nothing."""
-        return self.ratios if self.corrects else None
-
-    @cached_property
-    def totals(self) -> NDArray[np.int64]:
-        """The mass of each cell, and 0 for one never seen."""
-        sums = [np.diff(fold.cumulative[fold.offsets]) for fold in self.folds if fold.cumulative is not None]
-        return np.append(np.sum(sums, axis=0), 0)
-
-    @cached_property
-    def effective_sizes(self) -> Floats:
-        """So many rows of equal mass would say as much about the coverage, in each cell: W^2 / sum w^2."""
-        if not self.has_weights:
-            return self.sizes.astype(np.float64)
-        weights = self.weights / self._scale.largest
-        cell = np.concatenate([fold.cell_of_score for fold in self.folds])
-        first, second = (np.bincount(cell, w, minlength=len(self.groups.names)) for w in (weights, weights**2))
-        return np.divide(first**2, second, out=np.zeros(len(first)), where=second > 0)
-
-    @property
-    def _scale(self) -> Scale:
-        scale: Scale = self.folds[0].scale
-        return scale
-
-    def test_mass(self, weights: Any, n_rows: int) -> Whole | None:
-        """Return the mass that new rows, (rows, 1), or labels, (1, labels), bring; None where each brings one."""
-        if not self.has_weights:
-            if weights is not None:
-                check_new_weights(weights, n_rows, are_wanted=False)
-            if self.clusters is None or not self.is_weighted:
-                return None
-            return self._scale.whole(np.array([[self.clusters.unit]]))
-        own = check_new_weights(weights, n_rows, self.ratios is None, "with label_weights, which say it all")
-        if own is not None:
-            return self._scale.whole(own)[:, None]
-        assert self.ratios is not None
-        return self._scale.whole(self.ratios)[None, :]
-
-    def thresholds(self, levels: Sequence[Level], cells: NDArray[Any], mass: Whole | None = None) -> Floats:
-        """Return the thresholds of cells, an index that broadcasts: (levels, 1 or rows, 1 or labels)."""
-        if mass is not None and self.clusters is None:
-            of_mass = partial(self._of_mass, cells=cells, mass=mass)
-            return np.array([self.by_alpha(level, cells, of_mass) for level in levels])
-        if self.overlapping is not None:
-            numbers = cells[:, 0]
-            return np.array([self.overlapping.thresholds(numbers, self._plain(level)) for level in levels])[:, :, None]
-        if cells is ONE_CELL and len(levels) == 1:  # the usual case: one row must not wait for anything else
-            return self.by_cell(levels[0])[None, None, :1].copy()
-        return np.array([*map(self.by_cell, levels)])[:, cells]
-
-    def _of_mass(self, alpha: Fraction, cells: NDArray[Any], mass: Whole) -> Floats:
-        of_level: Floats = importance.thresholds(self.folds[0], self.totals, [alpha], cells, mass)[0]
-        return of_level
-
-    def by_alpha(self, level: Level, cells: NDArray[Any], of_alpha: Callable[[Fraction], Any]) -> Any:
-        """Return what one alpha for all cells gives, or where cells have their own, what that of each gives there."""
-        check_level_offered(self, level)
-        if isinstance(level, Fraction):
-            return of_alpha(level)
-        of_cells = level.alphas(self.groups)
-        distinct = list(dict.fromkeys(of_cells))
-        number = np.array([distinct.index(alpha) for alpha in of_cells])[cells]
-        made = of_alpha(distinct[0])
-        for place, alpha in enumerate(distinct[1:], start=1):
-            made = np.where(number == place, of_alpha(alpha), made)
-        return made
-
-    def _plain(self, level: Level) -> Fraction:
-        """Return the one alpha of a level, where there can be no other."""
-        check_level_offered(self, level)
-        return level if isinstance(level, Fraction) else level.alphas(self.groups)[-1]
-
-    def by_cell(self, level: Level) -> Floats:
-        """Return the threshold of each cell, and last of one never seen; infinite where there are too few rows."""
-        known = self._by_cell.get(level)
-        if known is None:
-            known = self.find_by_cell(level)
-            known.flags.writeable = False
-            if len(self._by_cell) < _MOST_LEVELS:
-                self._by_cell[level] = known
-        return known
-
-    @cached_property
-    def _by_cell(self) -> dict[Level, Floats]:
-        """Those that were asked for: a level comes again with every batch."""
-        return {}
-
-    def place(
-        self, groups: Any, weights: Any, n_rows: int, levels: Sequence[Level], inner: Sequence[Level] | None = None
-    ) -> tuple[Ids | None, Whole | None]:
-        """Return the group of each new row and the mass that rows bring; say if samples are too few for the levels.
-
-        ``inner`` are the input levels at which calibration runs, where they are not the levels that were asked for.
-        """
-        for level in levels:
-            if not isinstance(level, Fraction):
-                check_level_offered(self, level)
-        if groups is None and self.groups.is_one:
-            few = n_rows < _FEW  # the short way of small calls
-            ids: Ids | None = np.zeros(n_rows, dtype=np.int32) if few else of_one_group(n_rows, np.int32)
-            sizes = self.size_of_group
-        else:
-            ids, sizes = self.resolve_groups(groups, n_rows)
-        mass = self.test_mass(weights, n_rows) if self.is_weighted or weights is not None else None
-        if levels and mass is not None and self.has_weights:
-            importance.warn_of_weights(self, sizes, ids, levels, mass)
-        elif levels:
-            counted = "samples" if self.clusters is None else self.counted
-            warn_if_too_few(sizes, levels, self.groups, inner, self.n_filled, counted)
-        return ids, mass
-
-    @property
-    def counted(self) -> str:
-        """What sizes count, in words."""
-        return "samples" if self.clusters is None else self.clusters.nouns
-
-    @cached_property
-    def n_filled(self) -> int:
-        """Number of cells that have calibration rows."""
-        return int(np.count_nonzero(self.sizes))
-
-    def index(self, ids: Ids | None) -> NDArray[np.integer[Any]]:
-        """Return the cell of every label of every row, as :meth:`Groups.index` does."""
-        return ONE_CELL if self.groups.is_one else self.groups.index(ids)
-
-    def resolve_groups(self, values: Any, n_rows: int) -> tuple[Ids | None, dict[Any, int]]:
-        """Return the group of each new row, and the number of calibration rows of each group that they can be in."""
-        if values is None and self.groups.is_one:
-            return of_one_group(n_rows, np.int32), self.size_of_group
-        checked = None if values is None else check_group_values(None, values, None, n_rows, self.groups)
-        check_same_kind(self.groups.by_row, checked)
-        ids, sizes = self.groups.ids(checked, n_rows), self.sizes.tolist()
-        if checked is None or ids is None:
-            return ids, self.size_of_group
-        if self.overlapping is not None:
-            assert isinstance(checked, Coded)
-            return ids, self.overlapping.sizes_of({name for cell in checked.distinct() for name in cell})
-        seen = {self.groups.names[number]: sizes[number] for number in self.groups.present(ids)}
-        unknown = np.flatnonzero(ids < 0)
-        others = checked.some(unknown).distinct() if isinstance(checked, Coded) else (checked[r] for r in unknown)
-        never = {hashable(other.item() if isinstance(other, np.generic) else other): 0 for other in others}
-        return ids, seen | never
-
-
 @final
 @dataclass(frozen=True)
 class Measure(Thresholds):
@@ -333,7 +328,8 @@ class Measure(Thresholds):
         """Number of calibration rows, or of clusters, of each cell in each fold, (folds, cells)."""
         if self.clusters is not None:
             n_cells = len(self.groups.names)
-            return np.array([count_clusters(fold.cell_of_score, words_of([fold]), n_cells) for fold in self.folds])
+            of_folds = [(fold.cell_of_score, words_of([fold])) for fold in self.folds]
+            return np.array([count_clusters(cells, words, n_cells) for cells, words in of_folds])
         return np.array([np.diff(fold.offsets) for fold in self.folds])
 
     @property
@@ -363,7 +359,7 @@ class Measure(Thresholds):
 
     def find_by_cell(self, level: Level) -> Floats:
         """Work out the k-th smallest score of each cell; infinite if k exceeds n, and for a cell never seen."""
-        check_offers(self, "threshold")
+        self.check_offers("threshold")
         if self.overlapping is not None:
             numbers = np.arange(len(self.groups.names), dtype=np.int32)
             return np.append(self.overlapping.thresholds(numbers, self._plain(level)), np.inf)
@@ -380,7 +376,7 @@ class Measure(Thresholds):
     def by_label(self, level: Level) -> list[float]:
         """Return the threshold of each label with masses, where labels alone decide it."""
         if self.ratios is None or self.groups.by_row:
-            check_offers(self, "threshold")
+            self.check_offers("threshold")
         ids = np.zeros(1, dtype=np.int32) if self.groups.is_one else None
         of_labels: list[float] = self.thresholds([level], self.groups.index(ids), self.test_mass(None, 1))[
             0, 0

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.conformal.aggregation import Tally
-from aptset.conformal.checks import refuse_assurance
 from aptset.conformal.clusters import count_clusters
-from aptset.conformal.fold_scores import Fold
-from aptset.conformal.measure import Thresholds
+from aptset.conformal.measure import Fold
+from aptset.conformal.thresholds import Thresholds, refuse_assurance
 from aptset.core.groups import EVERYONE, Groups, Ids
 from aptset.core.levels import CellLevel, Level
 from aptset.core.validate import warn_caller

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from aptset import Acceptance, AcceptanceThreshold, PredictionSets
 from aptset.calibration.acceptance_rows import Reading
-from aptset.conformal.fold_scores import FoldScores, scores_of
-from aptset.conformal.measure import Measure
+from aptset.conformal.measure import FoldScores, Measure, scores_of
 from aptset.conformal.scheme import is_full
 from aptset.core.groups import Groups
 from aptset.core.levels import CellLevel, Level, alpha_of

@@ -19,9 +19,8 @@ from sklearn.utils.validation import _check_method_params, _is_arraylike, _num_s
 
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.clusters import Clusters
-from aptset.conformal.fold_scores import Fold, FoldScores, score_fold, scores_of
 from aptset.conformal.importance import Scale, Whole, check_some_weight
-from aptset.conformal.measure import Measure
+from aptset.conformal.measure import Fold, FoldScores, Measure, score_fold, scores_of
 from aptset.core.groups import Groups, Ids
 from aptset.core.labels import columns_of, some
 from aptset.core.matrix import OF_ESTIMATOR, check_rows, tolerance_of

@@ -21,9 +21,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from aptset.conformal.fold_scores import FoldScores, scores_of
-from aptset.conformal.measure import Measure
-from aptset.conformal.schemes.full import Augmented
+from aptset.conformal.measure import FoldScores, Measure, scores_of
+from aptset.conformal.schemes.split import Augmented
 from aptset.core import validate
 from aptset.core.labels import columns_of
 from aptset.core.matrix import OF_ESTIMATOR

@@ -22,8 +22,8 @@ from aptset.conformal.clusters import (
     count_clusters,
     masses_of,
 )
-from aptset.conformal.fold_scores import Fold
 from aptset.conformal.importance import check_weighing, check_weights_of_scheme
+from aptset.conformal.measure import Fold
 from aptset.conformal.scheme import Promises, Scheme, is_full, opens_ensemble
 from aptset.conformal.schemes.cross import folds_of_splitter
 from aptset.core import validate

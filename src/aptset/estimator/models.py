@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import validate_data
 
-from aptset.conformal.fold_scores import Fold
+from aptset.conformal.measure import Fold
 from aptset.conformal.schemes.bootstrap import check_bag_count, number_of_bags
 from aptset.core.labels import columns_of, in_order
 

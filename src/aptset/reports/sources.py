@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset import Calibration, CrossCalibration, Evaluation, PredictionSets, Split, evaluate
-from aptset.conformal.checks import check_level_offered, folds_in_order, level_of_rank
-from aptset.conformal.fold_scores import FoldScores, scores_of
 from aptset.conformal.importance import check_new_weights, effective_in_words
-from aptset.conformal.measure import Measure, Thresholds
+from aptset.conformal.measure import FoldScores, Measure, scores_of
 from aptset.conformal.scheme import Promises, Scheme, is_full
+from aptset.conformal.schemes.cross import folds_in_order
+from aptset.conformal.thresholds import Thresholds, level_of_rank
 from aptset.core import validate
 from aptset.core.devices import is_on_device, on_host, tensor_of
 from aptset.core.groups import KINDS, Groups, Ids, groups_overlap
@@ -183,7 +183,7 @@ def level_of_page(held_out: Thresholds, level: Level) -> tuple[float, str]:
             f"{alpha_of(level)}. "
             "evaluate(sets, y, alpha=...) judges each label or group against its own."
         )
-    check_level_offered(held_out, level)
+    held_out.check_level_offered(level)
     if not held_out.groups.is_one:
         raise ValueError(
             "assurance must be left out of a report about groups, in each of which it runs at another level. "

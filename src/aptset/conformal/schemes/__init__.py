@@ -1,1 +1,1 @@
-"""Schemes of calibration: which rows train and which calibrate; one file each."""
+"""Schemes of calibration: which rows train and which calibrate."""

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.conformal.aggregation import ScoreAll, Tally, plain_mass
-from aptset.conformal.fold_scores import Fold, FoldScores
-from aptset.conformal.measure import Measure
+from aptset.conformal.measure import Fold, FoldScores, Measure
 from aptset.conformal.scheme import FoldSizes, LinearBound
 from aptset.core.groups import Groups, Ids
 from aptset.kernels.counting import add_counts

@@ -1,17 +1,85 @@
-"""CV+ and the jackknife+: every row trains and calibrates, never the same model."""
+"""CV+, the jackknife+ and minimax: every row trains and calibrates, never the same model; and what folds must be.
+
+The minimax variant (supplement S1.1 of the paper) judges a label by the lowest score that any model gives it.
+"""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aptset.conformal.aggregation import Tally
-from aptset.conformal.fold_scores import Fold
-from aptset.conformal.scheme import FoldSizes, LinearBound, cross_lines
+from aptset.conformal.measure import Fold, FoldScores, Measure
+from aptset.conformal.scheme import FoldSizes, LinearBound, cross_lines, minimax_lines
+from aptset.core.groups import Ids
+from aptset.core.labels import as_labels, check_hashable, check_length, columns_of, distinct, hashable, some
+from aptset.kernels.counting import count_below, lower
+from aptset.kernels.rows import Rows
+
+
+def check_fold_ids(folds: Any, n_rows: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the names of the folds, sorted, and the number of the fold of each row."""
+    values = as_labels(folds, "folds").copy()  # looked at more than once: another thread may go on to change them
+    check_length(values, n_rows, "folds")
+    check_hashable(values, "folds")
+    names = distinct(values)
+    if any(hashable(name) is None for name in names.tolist()):
+        row = next(row for row, fold in enumerate(values.tolist()) if hashable(fold) is None)
+        raise ValueError(
+            f"folds must name the fold of every row; that of row {row} is missing. Leave out rows that every model was "
+            "trained on: none of them held such a row out."
+        )
+    numbers = columns_of(values, names)
+    if len(names) < 2:
+        raise ValueError(f"folds must name at least 2 folds; got {names.tolist()}. For one model use aptset.calibrate.")
+    return names, numbers
+
+
+def folds_in_order(fold_probabilities: Any, names: NDArray[Any]) -> Iterator[Any]:
+    """Yield the matrix of each fold in the order of the names, from an iterable or a mapping; exactly one for each."""
+    if isinstance(fold_probabilities, Mapping):
+        missing = [name for name in names.tolist() if name not in fold_probabilities]
+        if missing or len(fold_probabilities) != len(names):
+            raise ValueError(f"fold_probabilities must have one matrix for each of the folds {some(names)}.")
+        fold_probabilities = [fold_probabilities[name] for name in names.tolist()]
+    _check_several(fold_probabilities)
+    number = 0
+    for matrix in fold_probabilities:
+        if number < len(names):
+            yield matrix
+        number += 1
+    if number != len(names):
+        raise ValueError(f"fold_probabilities must have one matrix per fold: {len(names)} folds, but {number} came.")
+
+
+def _check_several(fold_probabilities: Any) -> None:
+    """Refuse what cannot be one matrix for each fold."""
+    what = type(fold_probabilities).__name__
+    if isinstance(fold_probabilities, np.ndarray):
+        what = "" if fold_probabilities.ndim == 3 else f"an array of shape {fold_probabilities.shape}"
+    elif hasattr(fold_probabilities, "columns"):
+        what = f"a table of shape {fold_probabilities.shape}"
+    elif isinstance(fold_probabilities, Iterable) and not isinstance(fold_probabilities, str | bytes):
+        what = ""
+    if what:
+        raise (ValueError if "shape" in what else TypeError)(
+            f"fold_probabilities must be one matrix per fold; got {what}. Pass a list of matrices, in the order of "
+            "the folds."
+        )
+
+
+def check_same_shape(matrix: NDArray[Any], first: NDArray[Any], fold: int) -> None:
+    """Refuse folds that speak about different rows."""
+    if matrix.shape != first.shape:
+        raise ValueError(
+            f"fold_probabilities must be about the same rows: the first fold has shape {first.shape}, matrix "
+            f"{fold} has shape {matrix.shape}."
+        )
 
 
 def check_fold_count(n_folds: Any, n_rows: int) -> int:
@@ -179,3 +247,67 @@ class JackknifePlus:
     def lines(self, sizes: FoldSizes) -> list[LinearBound]:
         """Theorem 2 with as many folds as rows: P(miss) <= 2 alpha."""
         return cross_lines(sizes)
+
+
+class LowestScores(Tally):
+    """The lowest score that any model gives each label; compared with the scores of all folds at the end."""
+
+    def __init__(self, n_rows: int, n_classes: int) -> None:
+        super().__init__(n_rows, n_classes)
+        self.lowest = np.full((n_rows, n_classes), np.inf)
+
+    def count(self, fold: FoldScores, rows: Rows, ids: Ids | None) -> int:
+        """Keep the scores that are lower than all before."""
+        return lower(rows, self.lowest)
+
+    def merge(self, other: Self) -> None:
+        """Take in what another tally saw of the same rows in other folds."""
+        super().merge(other)
+        np.minimum(self.lowest, other.lowest, out=self.lowest)
+
+    def finish(self, held_out: Measure, ids: Ids | None) -> NDArray[np.int32]:
+        """Return how many scores of all folds are below the lowest."""
+        return count_below(self.lowest, held_out.pooled().calibrated, ids)
+
+
+@dataclass(frozen=True)
+class Minimax:
+    """The conservative variant of the jackknife+: coverage is at least 1 - alpha, sets are larger.
+
+    Parameters
+    ----------
+    n_folds : int, optional
+        By default one fold per row, which promises 1 - alpha (Theorem S1). With fewer folds the proven coverage is
+        lower, and lower still where their sizes differ; ``guarantee`` says how much.
+    splitter : scikit-learn splitter, optional
+        Makes the folds instead, as in :class:`CVPlus`.
+
+    Examples
+    --------
+    >>> import aptset
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> classifier = aptset.ConformalClassifier(GaussianNB(), calibration=aptset.Minimax(n_folds=20))
+    """
+
+    n_folds: int | None = None
+    splitter: Any = None
+
+    name: ClassVar[str] = "minimax"
+    combine: ClassVar[type[Tally]] = LowestScores
+
+    def folds(self, X: Any, y: NDArray[Any], generator: np.random.Generator) -> list[Fold]:
+        """Return the folds."""
+        if self.splitter is not None:
+            return folds_of_splitter(self.splitter, X, y, generator)
+        if self.n_folds is None:
+            return JackknifePlus().folds(X, y, generator)
+        return random_folds(len(y), check_fold_count(self.n_folds, len(y)), generator)
+
+    @property
+    def caveat(self) -> str:
+        """Why no theorem speaks of these folds; empty if one does."""
+        return reason_of_no_promise(self.splitter)
+
+    def lines(self, sizes: FoldSizes) -> list[LinearBound]:
+        """Theorem S1, and its weaker form for fewer folds than rows."""
+        return minimax_lines(sizes)
