@@ -152,7 +152,8 @@ class ProbabilityFile:
 
     def _named_arrays(self, file: ArrayFile, n_rows: int) -> dict[str, NDArray[Any]]:
         """Return the ids, groups, weights and clusters, which stand beside the matrix."""
-        names = [name for name in dict.fromkeys(self._beside) if name not in dict(file.keys)]
+        columns = dict.fromkeys((self.row_id, self.group, self.weight, self.cluster))
+        names = [name for name in columns if name is not None and name not in dict(file.keys)]
         arrays = file.arrays
         for name in names:
             if name not in arrays or arrays[name].shape != (n_rows,):
@@ -178,19 +179,14 @@ class ProbabilityFile:
             raise lacks(self.path, "one label per row", list(arrays))
         return matrices[0], labels
 
-    @property
-    def _beside(self) -> list[str]:
-        """The columns that say something about rows, and are no labels."""
-        return [name for name in (self.row_id, self.group, self.weight, self.cluster) if name is not None]
-
     @cached_property
     def _probability_columns(self) -> list[str]:
         """The columns of probabilities: by their prefix, by the classes of a calibration, or all that hold numbers."""
         own, names = self.file.names, self.file.all_names
         check_distinct_columns(self.file.path, own)
-        named = [name for name in (self.label, *self._beside) if name is not None]
+        named = (self.label, self.row_id, self.group, self.weight, self.cluster)
         for name in named:
-            if name not in names:
+            if name is not None and name not in names:
                 raise lacks(self.file.path, f"a column {name!r}", names, [name])
         is_empty = self.file.rows == 0
         if self.prefix is not None:

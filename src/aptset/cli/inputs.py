@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -43,7 +43,7 @@ def is_one_file(names: Sequence[str]) -> bool:
     """Tell whether the names stand for one file, whatever its name looks like; one that is not there is one, too."""
     if len(names) != 1 or names[0] == "-":
         return len(names) == 1
-    if is_url(names[0]):
+    if _URL.match(names[0]):
         from aptset.cli.stores import location_of
 
         return location_of(names[0]).is_file
@@ -213,24 +213,32 @@ def parts_of(
     return Parts(find_parts(names), Reader(sep, encoding, is_called, tell, is_growing), not quiet)
 
 
-@contextmanager
-def target_of(out: str, may_be_output: bool = False) -> Iterator[Path]:
+def target_of(out: str, may_be_output: bool = False) -> AbstractContextManager[Path]:
     """Give the path to write to; a URL gets a copy when all went well, and so may standard output, as CSV."""
     if "://" in out:
-        from aptset.cli.stores import local_target, location_of
+        return _on_store(out)
+    return _standard_output() if out == "-" and may_be_output else nullcontext(Path(out))
 
-        with local_target(location_of(out)) as path:
-            is_called(path, out)
-            yield path
-    elif out != "-" or not may_be_output:
-        yield Path(out)
-    else:
-        with tempfile.TemporaryDirectory(prefix="aptset-out-") as folder:
-            path = Path(folder) / "sets.csv"
-            yield path
-            with path.open("rb") as file:
-                shutil.copyfileobj(file, sys.stdout.buffer)
-            sys.stdout.flush()
+
+@contextmanager
+def _on_store(out: str) -> Iterator[Path]:
+    """Give a path of this machine; what is there in the end goes to the store."""
+    from aptset.cli.stores import local_target, location_of
+
+    with local_target(location_of(out)) as path:
+        is_called(path, out)
+        yield path
+
+
+@contextmanager
+def _standard_output() -> Iterator[Path]:
+    """Give a path of a CSV, which goes to standard output in the end."""
+    with tempfile.TemporaryDirectory(prefix="aptset-out-") as folder:
+        path = Path(folder) / "sets.csv"
+        yield path
+        with path.open("rb") as file:
+            shutil.copyfileobj(file, sys.stdout.buffer)
+        sys.stdout.flush()
 
 
 _ENDINGS = {

@@ -259,8 +259,9 @@ def predict(
       aptset predict new.csv -c cal.aptset -o sets.csv --alpha malignant=0.01 --alpha benign=0.1
       aptset predict 's3://bucket/scores/*.parquet' -c cal.aptset -o s3://bucket/sets/ --prefix p_
     """
-    from aptset.cli.probability_jobs import predict_file, predict_parts
+    from aptset.cli.probability_jobs import maker_of, predict_parts, write_sets
     from aptset.core.files import check_other_files
+    from aptset.core.runner import counting
 
     artefact, names, u = artefact_of(calibration), options["probs"], options["u"]
     refuse_other_options(artefact.is_dir(), label=label, **options)
@@ -282,9 +283,10 @@ def predict(
     with target_of(out, may_be_output=True) as target:
         check_other_files([target], [*names, label, calibration])
         file = open_file(names[0], *remembered(artefact, names[0], options["sep"], options["encoding"]), quiet)
-        done = predict_file(file, *asked, target, not quiet, assurance_of(options), options)
-    done["out"] = out
-    show(done, in_words(done, out), quiet, as_json, err=out == "-")
+        maker = maker_of(*asked, assurance_of(options), options)
+        with counting(file.rows, "rows", not quiet) as on_rows:
+            done = write_sets(maker, file, target, on_rows, options["same_dialect"])
+    show({**done, "out": out}, in_words(done, out), quiet, as_json, err=out == "-")
 
 
 def in_words(done: dict[str, Any], out: str) -> str:

@@ -20,7 +20,7 @@ from aptset.cli.inputs import parts_of, source_of
 from aptset.cli.writing import CONFIDENCE, SetsWriter, types_of, write_decisions
 from aptset.core.labels import Coded
 from aptset.core.levels import Level, check_alphas, check_level
-from aptset.core.runner import counting, versions
+from aptset.core.runner import versions
 
 
 def calibrate_files(
@@ -173,7 +173,7 @@ class MatrixSets:
         for batch in source.batches(may_be_empty=True):
             of_rows: dict[str, Any] = {"groups": batch.groups, "ids": batch.ids, "weights": batch.weights, **asked}
             of_rows["first_row"] = batch.start if batch.ids is None else 0  # copies are numbered through all rows
-            with shifted_rows(source.path, batch.start):
+            with shifted_rows(source.file.path, batch.start):
                 sets: Any = self._calibration.predict_set(batch.probabilities, self._levels, **of_rows)
                 sure = self._calibration.confidence(batch.probabilities, **of_rows) if self.confidence else None
             yield batch.others, sets, sure
@@ -203,7 +203,7 @@ def check_weights_wanted(source: ProbabilityFile, calibration: Calibration) -> P
 
 
 def maker_of(
-    artefact: Path, alphas: Sequence[Any] | None, label: str | None, options: Mapping[str, Any], assurance: Any
+    artefact: Path, alphas: Sequence[Any] | None, label: str | None, assurance: Any, options: Mapping[str, Any]
 ) -> Any:
     """Return what makes sets of files: the classifier of a run of raw rows, a calibration of probabilities."""
     if not artefact.is_dir():
@@ -224,9 +224,8 @@ def write_sets(
     types = {} if is_part or out.suffix.lower() == ".csv" else types_of(file)
     form = (types, file.dialect if same_dialect else None, CONFIDENCE if maker.confidence else ())
     with SetsWriter.to(out, source.other_columns, maker.classes, maker.alphas, *form) as writer:
-        for others, sets, sure in maker.pieces(source) if file.rows != 0 else [_nothing(maker, source)]:
-            writer.write(others, sets, sure)
-            on_rows(len(sets[0]))
+        for piece in maker.pieces(source) if file.rows != 0 else [_nothing(maker, source)]:
+            on_rows(writer.write(*piece))
     return writer.done()
 
 
@@ -238,22 +237,6 @@ def _nothing(maker: Any, source: Any) -> Piece:
     others = {name: pa.array([], kinds.get(name, pa.string())) for name in names}
     sure = Confidence(sets.classes[:0], np.empty(0), np.empty(0)) if maker.confidence else None
     return others, [sets] * len(maker.alphas), sure
-
-
-def predict_file(
-    file: TableFile,
-    artefact: Path,
-    alphas: Sequence[Any] | None,
-    label: str | None,
-    out: Path,
-    progress: bool,
-    assurance: Any,
-    options: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Write the sets of one file."""
-    maker = maker_of(artefact, alphas, label, options, assurance)
-    with counting(file.rows, "rows", progress) as on_rows:
-        return write_sets(maker, file, out, on_rows, options["same_dialect"])
 
 
 _OPTIONS = ("prefix", "logits", "normalize", "row_id", "groups", "weights", "batch_rows", "sep", "encoding", "u")
@@ -273,7 +256,7 @@ def predict_parts(
     from aptset.cli.stores import location_of
 
     parts = parts_of(options["probs"], quiet, options["sep"], options["encoding"])
-    maker = maker_of(artefact, alphas, label, options, assurance)
+    maker = maker_of(artefact, alphas, label, assurance, options)
     check_alphas(maker.alphas, assurance)
     asked = {"assurance": assurance, "confidence": maker.confidence}
     settings = {  # all that the bytes of the output depend on besides the input

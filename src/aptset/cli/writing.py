@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from aptset import Confidence, Evaluation
 from aptset.arrow.formats import Dialect, TableFile
 from aptset.arrow.predicting import columns_of_sets, names_of_sets
-from aptset.arrow.sources import as_texts, of_texts
+from aptset.arrow.sources import as_numbers, as_texts, of_texts
 from aptset.core.files import as_utf8, atomic_path, atomic_write
 
 CONFIDENCE = Confidence._fields
@@ -69,7 +69,7 @@ class SetsWriter:
             finally:
                 writer.close()
 
-    def write(self, others: dict[str, pa.Array], sets: Sequence[Any], more: Confidence | None = None) -> None:
+    def write(self, others: dict[str, pa.Array], sets: Sequence[Any], more: Confidence | None = None) -> int:
         """Write some rows: the columns that travel along, for each level the size and labels of each set, and more."""
         if self._is_csv:
             check_flat_columns(self._path, pa.schema([(name, column.type) for name, column in others.items()]))
@@ -87,9 +87,10 @@ class SetsWriter:
                 kind = pa_csv.CSVWriter if self._is_csv else pq.ParquetWriter
                 self._writer = kind(as_utf8(self._temporary), table.schema)
         self._writer.write_table(table)
-        first = sets[0]
-        self._rows, self._labels = self._rows + len(first), self._labels + len(first.indices)
-        self._empty += int((first.sizes == 0).sum())
+        sizes = as_numbers(made[self.names[0][0]])
+        self._rows, self._labels = self._rows + len(sizes), self._labels + int(sizes.sum())
+        self._empty += int((sizes == 0).sum())
+        return len(sizes)
 
     def done(self) -> dict[str, Any]:
         """Return what was written: rows, and at the first level the mean size and how many sets are empty."""
