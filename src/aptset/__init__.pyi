@@ -21,9 +21,9 @@ from aptset.calibration.tuning import tune as tune
 from aptset.calibration.weights import LabelRatios as LabelRatios
 from aptset.calibration.weights import label_ratios as label_ratios
 from aptset.conformal import *  # noqa: F403
-from aptset.core.bands import LabelBands as LabelBands
+from aptset.core.groupings import LabelBands as LabelBands
+from aptset.core.groupings import Overlapping as Overlapping
 from aptset.core.levels import Assurance as Assurance
-from aptset.core.overlapping import Overlapping as Overlapping
 from aptset.core.taxonomy import Taxonomy as Taxonomy
 from aptset.estimator import load as load
 from aptset.estimator.classifier import ConformalClassifier as ConformalClassifier

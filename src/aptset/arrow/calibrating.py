@@ -33,9 +33,9 @@ from aptset.arrow.states import (
 from aptset.conformal.histogram import FixedThresholds, Histogram, OrderStatistics
 from aptset.conformal.thresholds import Thresholds
 from aptset.core import validate
+from aptset.core.groupings import refuse_overlapping
 from aptset.core.groups import groups_overlap, is_grouping, is_pair
 from aptset.core.levels import check_alphas
-from aptset.core.overlapping import refuse_overlapping
 from aptset.core.randomization import Randomization, refuse_few_ids
 from aptset.core.validate import answers_foreign_keywords, draw_key
 from aptset.scores import Conformity as Conformity

@@ -25,10 +25,10 @@ from aptset.arrow.sources import (
 from aptset.arrow.states import PARTITION_ROWS, check_partition
 from aptset.conformal.histogram import FixedThresholds
 from aptset.conformal.importance import refuse_with_weights
+from aptset.core.groupings import refuse_overlapping
 from aptset.core.groups import labels_decide
 from aptset.core.labels import as_objects
 from aptset.core.levels import Assurance, Level, alpha_of, check_alphas, shown_alpha
-from aptset.core.overlapping import refuse_overlapping
 from aptset.core.randomization import NewU
 from aptset.core.row_groups import check_same_kind
 

@@ -21,9 +21,9 @@ from aptset import ConformalClassifier, CoverageMonitor, LabelBands, PredictionS
 from aptset.audits.results import PartResult, SplitResult, Splits, TestedRows
 from aptset.core import validate
 from aptset.core.dates import Times, read_times
+from aptset.core.groupings import refuse_overlapping
 from aptset.core.groups import groups_overlap
 from aptset.core.labels import check_length, coded_list, columns_of
-from aptset.core.overlapping import refuse_overlapping
 from aptset.core.randomization import all_at_once
 from aptset.core.row_groups import check_clusters, plural
 from aptset.core.runner import run_tasks

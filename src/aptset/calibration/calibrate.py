@@ -22,11 +22,10 @@ from aptset.conformal.measure import FoldScores, Measure
 from aptset.conformal.scheme import Scheme
 from aptset.conformal.schemes.cross import CVPlus, Minimax, check_fold_ids
 from aptset.core import validate
-from aptset.core.bands import LabelBands
 from aptset.core.devices import is_on_device, is_tensor
+from aptset.core.groupings import LabelBands, Overlapping, refuse_overlapping
 from aptset.core.groups import EVERYONE
 from aptset.core.matrix import check_probabilities
-from aptset.core.overlapping import Overlapping, refuse_overlapping
 from aptset.core.randomization import Randomization, check_first_row, check_ids
 from aptset.core.row_groups import refuse_votes_and_labels
 from aptset.core.validate import answers_foreign_keywords, draw_key

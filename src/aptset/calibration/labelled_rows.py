@@ -27,10 +27,10 @@ from aptset.conformal.clusters import OVERLAPPING_CLUSTERS, Clusters, check_clus
 from aptset.conformal.importance import Scale
 from aptset.conformal.measure import FoldScores, Measure, clustered_folds
 from aptset.core import validate
+from aptset.core.groupings import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.core.groups import EVERYONE, Groups, GroupValues, groups_labels
 from aptset.core.labels import check_labels
 from aptset.core.matrix import check_named_columns, check_probabilities
-from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.core.randomization import Randomization, check_first_row, fingerprint_of
 from aptset.core.row_groups import Answers, Membership, check_clusters, check_group_values, check_votes
 from aptset.core.validate import draw_key

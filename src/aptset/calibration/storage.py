@@ -23,8 +23,8 @@ from aptset.conformal.clusters import promise_about
 from aptset.conformal.measure import Fold
 from aptset.conformal.scheme import FoldSizes, LinearBound, Promises, Scheme
 from aptset.conformal.thresholds import Thresholds
+from aptset.core.groupings import MOST_INDICATORS
 from aptset.core.groups import KINDS, Groups, flat_groups, full_groups
-from aptset.core.overlapping import MOST_INDICATORS
 from aptset.core.randomization import Randomization
 from aptset.core.store import (
     Facts,

@@ -18,10 +18,9 @@ from aptset.calibration.calibration import Calibration
 from aptset.calibration.labelled_rows import LabelledRequest, Scored, check_labelled, finish
 from aptset.calibration.request import NAME, scores_of_labels
 from aptset.core import validate
-from aptset.core.bands import LabelBands
+from aptset.core.groupings import LabelBands, Overlapping
 from aptset.core.labels import Coded
 from aptset.core.matrix import check_rows
-from aptset.core.overlapping import Overlapping
 from aptset.core.row_groups import Membership, plural
 from aptset.kernels.counting import rank_at, size_needed
 from aptset.kernels.formula import Formula

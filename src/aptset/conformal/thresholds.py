@@ -20,10 +20,10 @@ from aptset.conformal import importance
 from aptset.conformal.clusters import Clusters, refuse_with_clusters
 from aptset.conformal.importance import Scale, Whole, check_new_weights, refuse_with_weights
 from aptset.conformal.linear_programme import Design, Programme
+from aptset.core.groupings import WITHOUT_P_VALUES, refuse_overlapping
 from aptset.core.groups import ONE_CELL, Groups, Ids, of_one_group
 from aptset.core.labels import Coded, hashable
 from aptset.core.levels import Level, ranks_of, warn_if_too_few
-from aptset.core.overlapping import WITHOUT_P_VALUES, check_addable, refuse_overlapping
 from aptset.core.row_groups import check_group_values, check_same_kind
 from aptset.kernels.formula import Floats
 from aptset.kernels.p_value_rounding import by_counts
@@ -69,6 +69,23 @@ def level_of_rank(n: int, rank: int) -> float:
     The nearest float may be below it, and sets at that level would be larger.
     """
     return float(by_counts(n, np.array([rank]))[0])
+
+
+_LARGEST_SCORE = 2.0**500
+
+
+def are_addable(scores: NDArray[np.float64]) -> bool:
+    """Tell whether thresholds, which are sums of scores times factors below 2^200, cannot leave the range of floats."""
+    return bool((np.abs(scores) <= _LARGEST_SCORE).all())
+
+
+def check_addable(scores: NDArray[np.float64]) -> None:
+    """Refuse scores of a size of which no threshold of overlapping groups can be worked out."""
+    if not are_addable(scores):
+        raise ValueError(
+            f"conformity must return scores between -2^500 and 2^500 where groups overlap; got "
+            f"{scores[np.abs(scores).argmax()]:.3g}. Thresholds are sums of scores: scale them down."
+        )
 
 
 class ConditionalQuantile:

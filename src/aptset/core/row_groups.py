@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core.devices import is_on_device, is_tensor, on_host
+from aptset.core.groupings import check_cells
 from aptset.core.groups import (
     GROUPINGS,
     Cells,
@@ -30,7 +31,6 @@ from aptset.core.labels import (
     refuse_masked,
     some,
 )
-from aptset.core.overlapping import check_cells
 from aptset.core.randomization import check_ids, column_or_values
 from aptset.core.row_seeds import id_seeds
 from aptset.core.tables import column_values, is_table, matrix_of_table, names_of_columns, plain_list

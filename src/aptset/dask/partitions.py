@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from aptset.core.groupings import refuse_overlapping
 from aptset.core.groups import groups_overlap, labels_decide
-from aptset.core.overlapping import refuse_overlapping
 
 _KINDS = "a dask DataFrame (with columns of probabilities), or a dask array of shape (rows, classes)"
 

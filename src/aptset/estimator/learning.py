@@ -27,11 +27,11 @@ from aptset.conformal.measure import Fold
 from aptset.conformal.scheme import Promises, Scheme, is_full, opens_ensemble
 from aptset.conformal.schemes.cross import folds_of_splitter
 from aptset.core import validate
+from aptset.core.groupings import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.core.groups import EVERYONE, Groups, GroupValues, groups_overlap, is_pair
 from aptset.core.labels import columns_of
 from aptset.core.levels import Level, check_level, strictest
 from aptset.core.matrix import OF_ESTIMATOR
-from aptset.core.overlapping import WITHOUT_WEIGHTS, refuse_overlapping
 from aptset.core.randomization import Randomization, check_ids, column_or_values
 from aptset.core.row_groups import Membership, check_clusters, check_group_values, plural
 from aptset.core.row_seeds import id_seeds, row_seeds

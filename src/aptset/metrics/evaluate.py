@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.core import validate
+from aptset.core.groupings import Overlapping
 from aptset.core.labels import as_labels, as_objects, check_length, distinct, hashable
 from aptset.core.levels import levels_of_mapping
-from aptset.core.overlapping import Overlapping
 from aptset.core.row_groups import check_clusters, check_votes, plural, refuse_votes_and_labels
 from aptset.core.tables import without_column
 from aptset.metrics import BREAKDOWNS, METRICS, Measured, check_extra

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from aptset.core import validate
 from aptset.core.devices import on_host
+from aptset.core.groupings import Overlapping
 from aptset.core.groups import groups_labels
 from aptset.core.labels import as_labels, columns_of, with_one_missing
-from aptset.core.overlapping import Overlapping
 from aptset.core.tables import is_table, matrix_of_table, plain_list
 from aptset.kernels.formula import Floats
 from aptset.metrics.coverage_distribution import FoldCounts, simultaneous_band

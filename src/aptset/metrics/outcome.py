@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset.core.groupings import Overlapping
 from aptset.core.labels import as_labels, as_objects, check_length, numbered, with_one_missing
-from aptset.core.overlapping import Overlapping
 from aptset.core.tables import is_table, plain_list
 from aptset.kernels.blocks import least_and_most, over_numbers
 from aptset.kernels.long_arrays import group_sizes, in_groups

@@ -18,11 +18,11 @@ from aptset.conformal.schemes.cross import folds_in_order
 from aptset.conformal.thresholds import Thresholds, level_of_rank
 from aptset.core import validate
 from aptset.core.devices import is_on_device, on_host, tensor_of
+from aptset.core.groupings import WITHOUT_P_VALUES, refuse_overlapping
 from aptset.core.groups import KINDS, Groups, Ids, groups_overlap
 from aptset.core.labels import as_labels, check_length, known_columns
 from aptset.core.levels import Level, alpha_of, check_level
 from aptset.core.matrix import OF_ESTIMATOR, check_new_probabilities, check_rows, shares_of, softmax_of
-from aptset.core.overlapping import WITHOUT_P_VALUES, refuse_overlapping
 from aptset.core.randomization import Randomization, all_at_once, column_or_values, refuse_fresh
 from aptset.core.tables import without_column
 from aptset.metrics.coverage_distribution import FoldCounts
