@@ -1,10 +1,10 @@
-"""Calibrate on probabilities and labels, or read a calibration from its file."""
+"""Calibrate on probabilities and labels."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,11 +33,6 @@ from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, Rows
 from aptset.scores import Conformity
 from aptset.scores.conformity import AUTO, check_conformity, for_classes, formula_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aptset.calibration.cross_calibration import CrossCalibration
 
 
 @answers_foreign_keywords
@@ -237,17 +232,6 @@ class CalibrationPieces:
         fingerprint = sum(part.parts[0] for part in self._parts) % 2**64
         chance = first.chance.with_copies(n_copies, held_out.rows)
         return replace(first, held_out=held_out, chance=chance, parts=(fingerprint,))
-
-
-def load_calibration(
-    path: str | Path, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
-) -> Calibration | CrossCalibration:
-    """Read a calibration that was saved, as :func:`aptset.load` says."""
-    from aptset.calibration.cross_calibration import CrossCalibration
-    from aptset.calibration.storage import read_calibration  # half of what `calibrate` has to load
-
-    fields, _ = read_calibration(path, scores, trust)
-    return CrossCalibration(**fields) if "scheme" in fields else Calibration(**fields)
 
 
 _COMBINE: dict[str, Scheme] = {"plus": CVPlus(), "minimax": Minimax()}

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.calibration.calibration import Calibration
+from aptset.calibration.cross_calibration import CrossCalibration
 from aptset.calibration.stored_fields import SCHEMAS, measure_fields, measure_from
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.aggregation import Tally
@@ -61,6 +63,14 @@ def write_calibration(path: str | Path, fields: Facts) -> None:
         write(path, "cross", {**facts, **of_folds}, tensors)
     else:
         write(path, kind, {**facts, "first_rows": [str(row) for row in fields["first_rows"]]}, tensors)
+
+
+def load_calibration(
+    path: str | Path, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
+) -> Calibration | CrossCalibration:
+    """Read a calibration that was saved, as :func:`aptset.load` says."""
+    fields, _ = read_calibration(path, scores, trust)
+    return CrossCalibration(**fields) if "scheme" in fields else Calibration(**fields)
 
 
 def read_calibration(

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aptset import Acceptance, AcceptanceThreshold, Calibration
-from aptset.calibration.calibrate import load_calibration
-from aptset.calibration.storage import STORE, described
+from aptset.calibration.storage import STORE, described, load_calibration
 from aptset.core.store import stored_kind
 from aptset.scores.stored import find_score
 

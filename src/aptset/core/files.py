@@ -184,7 +184,10 @@ def _lock(path: Path) -> int | None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Between opening and locking, its owner may have moved it to where it belongs.
-        if _is_spare(os.fstat(handle)) and os.path.samestat(os.fstat(handle), os.stat(path)):
+        status = os.fstat(handle)
+        # Emptied under this name, a file that has another one would be empty under that, too.
+        is_spare = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1
+        if is_spare and os.path.samestat(status, os.stat(path)):
             os.ftruncate(handle, 0)
             with suppress(OSError):  # not every file system has permissions
                 os.fchmod(handle, 0o600)
@@ -197,11 +200,6 @@ def _lock(path: Path) -> int | None:
         raise
     os.close(handle)
     return None
-
-
-def _is_spare(status: os.stat_result) -> bool:
-    """Tell whether a file is our own and has no other name: emptied under this one, it would be under that one too."""
-    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1
 
 
 def _temporary_name(name: str, number: str) -> str:

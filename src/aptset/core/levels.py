@@ -172,8 +172,8 @@ def shown_alpha(level: Level) -> str:
 
 def check_level(alpha: Any, assurance: Any = None) -> Level:
     """Return one level: an alpha, or one for each cell, and the assurance of both."""
-    if type(alpha) is float and assurance is None:
-        return _level_of_float(alpha)
+    if type(alpha) in (float, Fraction) and assurance is None:
+        return _plain_level(alpha)
     sure = check_assurance(assurance)
     if isinstance(alpha, CellLevel):
         return alpha if sure is None else CellLevel(alpha.alpha, sure)
@@ -198,8 +198,8 @@ def _check_mapping(alpha: Mapping[Any, Any]) -> tuple[tuple[Any, Fraction], ...]
     return tuple(pairs)
 
 
-@lru_cache(maxsize=256)
-def _level_of_float(alpha: float) -> Fraction:
+@lru_cache(maxsize=256, typed=True)
+def _plain_level(alpha: float | Fraction) -> Fraction:
     """Return the decimal of a level that comes again and again."""
     return validate.alpha(alpha)
 
@@ -207,7 +207,7 @@ def _level_of_float(alpha: float) -> Fraction:
 def check_alphas(alpha: Any, assurance: Any = None) -> tuple[list[Level], bool]:
     """Return the levels, and whether there was a sequence of them."""
     if type(alpha) is float and assurance is None:
-        return [_level_of_float(alpha)], False
+        return [_plain_level(alpha)], False
     if isinstance(alpha, Sequence | np.ndarray) and not isinstance(alpha, str) and np.ndim(alpha) == 1:
         if len(alpha) == 0:
             raise ValueError("alpha must be a number or a non-empty sequence of numbers; got an empty sequence.")

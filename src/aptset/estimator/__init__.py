@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from aptset.calibration.calibrate import load_calibration
 from aptset.core.files import check_plain_file
 from aptset.core.store import stored_kind
 
@@ -50,4 +49,6 @@ def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Co
         from aptset.calibration.stored_acceptance import load_acceptance
 
         return load_acceptance(path)
+    from aptset.calibration.storage import load_calibration  # half of what `calibrate` has to load
+
     return load_calibration(path, scores, trust)

@@ -131,12 +131,11 @@ class DelimitedText(TableFile):
     def _batches(
         self, columns: Sequence[str], types: Mapping[str, pa.DataType], na: bool, coded: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Yield batches whose types are fixed beforehand: what a later block looks like changes no earlier one."""
+        """Return batches whose types are fixed beforehand: what a later block looks like changes no earlier one."""
         wanted = {name: types.get(name, pa.string()) for name in columns}
         options = self._options(wanted, na)
         options.include_columns = [] if list(columns) == self.names else list(columns)
-        for batch in self._parsed(options):
-            yield self._converted(batch, wanted, na)
+        return (self._converted(batch, wanted, na) for batch in self._parsed(options))
 
     def _options(self, types: Mapping[str, pa.DataType], na: bool) -> pa_csv.ConvertOptions:
         """Types fixed beforehand; only an empty cell is missing (NA may be a label), unless numbers may be NA."""
