@@ -22,31 +22,6 @@ from aptset.estimator.stored_models import check_vouched, need_skops
 from aptset.estimator.stored_trees import check_trees
 
 
-def unknown_model(name: str, names: list[str]) -> ValueError:
-    """Return the error about a name that is none."""
-    return ValueError(
-        f"--model must be one of {', '.join(names)}, module:object, module.Class(argument=value), or a .skops or "
-        f".joblib file; got {name!r}."
-    )
-
-
-def check_imported(name: str, model: Any) -> Any:
-    """Refuse a name that its module does not have."""
-    if model is None:
-        raise ValueError(f"there is no such object: {name!r}")
-    return model
-
-
-def check_classifier(name: str, model: Any) -> Any:
-    """Refuse what is no classifier with probabilities."""
-    for method in ("fit", "predict_proba", "get_params"):
-        if not hasattr(model, method):
-            raise ValueError(
-                f"--model must be a classifier with probabilities; {name} is a {type(model).__name__} without {method}."
-            )
-    return model
-
-
 def check_call(name: str, tree: ast.AST | None) -> tuple[str, list[Any], dict[str, Any]]:
     """Return the path, the arguments and the settings of module.Class(argument=value, ...)."""
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Attribute):
@@ -60,15 +35,6 @@ def check_call(name: str, tree: ast.AST | None) -> tuple[str, list[Any], dict[st
         f"--model must be module.Class(argument=value, ...) with plain values: numbers, texts, lists; got {name!r}. "
         "For anything else write a function in a file of yours, and pass module:function."
     )
-
-
-def check_pickle_trusted(name: str, trust: Collection[str]) -> None:
-    """Refuse a pickle that the user did not vouch for."""
-    if name not in trust and Path(name).name not in trust:
-        raise ValueError(
-            f"--model {name} is a pickle, and opening a pickle runs the code in it. If you made it yourself, "
-            f"add --trust {name}. A file of skops.io.dump (.skops) is safer."
-        )
 
 
 def _of_library(module: str, name: str, **settings: Any) -> Callable[[], Any]:
@@ -104,8 +70,16 @@ def make_model(name: str, trust: Collection[str] = ()) -> Any:
     elif ":" in name:
         model = _of_module(*name.split(":", 1))
     else:
-        raise unknown_model(name, list(MODELS))
-    return quiet(check_classifier(name, model))
+        raise ValueError(
+            f"--model must be one of {', '.join(MODELS)}, module:object, module.Class(argument=value), or a .skops or "
+            f".joblib file; got {name!r}."
+        )
+    for method in ("fit", "predict_proba", "get_params"):
+        if not hasattr(model, method):
+            raise ValueError(
+                f"--model must be a classifier with probabilities; {name} is a {type(model).__name__} without {method}."
+            )
+    return quiet(model)
 
 
 def _made(name: str) -> Any:
@@ -126,7 +100,11 @@ def _of_file(path: Path, name: str, trust: Collection[str]) -> Any:
         except Exception as error:  # whatever a damaged file makes of classes of others
             why = " ".join(str(error).split())[:300]
             raise ValueError(f"--model {name} holds no model that can be opened here: {why}. Save it again.") from error
-    check_pickle_trusted(name, trust)
+    if name not in trust and Path(name).name not in trust:
+        raise ValueError(
+            f"--model {name} is a pickle, and opening a pickle runs the code in it. If you made it yourself, "
+            f"add --trust {name}. A file of skops.io.dump (.skops) is safer."
+        )
     import joblib
 
     return clone(joblib.load(path))
@@ -160,7 +138,10 @@ def _of_module(module: str, attribute: str) -> Any:
 def _attribute(module: str, attribute: str, name: str) -> Any:
     beside_the_user()
     try:
-        return check_imported(name, getattr(import_module(module), attribute, None))
+        value = getattr(import_module(module), attribute, None)
+        if value is None:
+            raise ValueError(f"there is no such object: {name!r}")
+        return value
     except (ImportError, TypeError, ValueError) as error:
         raise ValueError(f"--model must be a model that can be imported; {name} cannot: {error}.") from error
 

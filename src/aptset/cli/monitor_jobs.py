@@ -35,11 +35,22 @@ class PredictionOrder(NamedTuple):
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> PredictionOrder:
-        """Return what the options say."""
-        order, time, mature = (options[name] for name in ("order", "time", "mature"))
-        checked, dates = None if mature is None else check_mature_text(mature), cast(Way | None, way_of_dates(options))
-        check_which_order(order, time, checked)
-        return cls(order, time, checked, dates)
+        """Return what the options say; refuse times without a time to wait for, and the other way round."""
+        order, time = options["order"], options["time"]
+        mature = None if options["mature"] is None else check_mature_text(options["mature"])
+        if (time is None) == isinstance(mature, timedelta):
+            got = f"--time {time} with --mature {mature}" if time is not None else f"--mature {mature} without --time"
+            raise ValueError(
+                "--time COLUMN and a time to wait for (--mature 30d) must come together: rows are then judged in the "
+                f"order of that column, 30 days later; got {got}. Without times pass --order COLUMN, or a file whose "
+                "rows stand in the order of prediction, and --mature 500."
+            )
+        if order is not None and mature is None:
+            raise ValueError(
+                f"--order {order} must come with --mature, which says how long a missing label is waited for: a "
+                "number of predictions (500), or a time (30d, with --time)."
+            )
+        return cls(order, time, mature, cast(Way | None, way_of_dates(options)))
 
 
 def monitor_file(
@@ -207,22 +218,6 @@ def _as_given(rows: _Rows, kept: list[int], by_time: bool) -> dict[str, Any]:
         "order": None if by_time else [rows.numbers[row] for row in kept],
         "time": [rows.times[row] for row in kept] if rows.times else None,
     }
-
-
-def check_which_order(order: str | None, time: str | None, mature: int | timedelta | None) -> None:
-    """Refuse columns of times without a time to wait for, and the other way round."""
-    if (time is None) == isinstance(mature, timedelta):
-        got = f"--time {time} with --mature {mature}" if time is not None else f"--mature {mature} without --time"
-        raise ValueError(
-            "--time COLUMN and a time to wait for (--mature 30d) must come together: rows are then judged in the order "
-            f"of that column, 30 days later; got {got}. Without times pass --order COLUMN, or a file whose rows stand "
-            "in the order of prediction, and --mature 500."
-        )
-    if order is not None and mature is None:
-        raise ValueError(
-            f"--order {order} must come with --mature, which says how long a missing label is waited for: a "
-            "number of predictions (500), or a time (30d, with --time)."
-        )
 
 
 def check_numbers_column(path: Path, column: str, texts: list[str | None], start: int) -> list[int]:

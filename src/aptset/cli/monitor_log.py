@@ -35,8 +35,14 @@ def go_on(
         return monitor, 0, {**about, **log_of(file, filled_in=filled_in)[1], "before": 0}
     before = CoverageMonitor.load(state)
     log = check_log(state, before._log)
-    then = {**before.settings, **{name: log[name] for name in about}}
-    _check_same_monitor(state, then, {**monitor.settings, **about})
+    then, here = {**before.settings, **{name: log[name] for name in about}}, {**monitor.settings, **about}
+    differ = [f"{name} {then[name]!r} there and {here[name]!r} here" for name in here if then[name] != here[name]]
+    if differ:
+        raise ValueError(
+            f"{state} must be the state of a monitor of this calibration: {', '.join(differ)}. Pass the calibration, "
+            "--alpha, --alarm, --label and --groups that it was started with, or start again with another "
+            "--state."
+        )
     seen: int = log["rows"]
     first, now = log_of(file, seen, log["columns"], filled_in)
     now["before"] = log["before"] + (seen if is_rotated else 0)
@@ -54,17 +60,6 @@ def go_on(
                 "another --state."
             )
     return before, 0 if is_rotated else seen, {**about, **now}
-
-
-def _check_same_monitor(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuse to go on with the state of another calibration, level, alarm or column."""
-    differ = [f"{name} {before[name]!r} there and {now[name]!r} here" for name in now if before[name] != now[name]]
-    if differ:
-        raise ValueError(
-            f"{path} must be the state of a monitor of this calibration: {', '.join(differ)}. Pass the calibration, "
-            "--alpha, --alarm, --label and --groups that it was started with, or start again with another "
-            "--state."
-        )
 
 
 def _check_begins_with(file: TableFile, log: dict[str, Any], first: str, now: dict[str, Any]) -> None:
