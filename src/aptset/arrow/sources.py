@@ -227,18 +227,6 @@ def as_texts(column: Any) -> list[str | None]:
     return texts
 
 
-_DECIMAL = re.compile(r"-?\d{1,15}\.\d{1,15}")
-TRUTH = {"true": True, "false": False}
-
-
-def plain_label(text: str) -> str:
-    """Return the one text that stands for a label, however a file writes it: 1.0 is 1, and true is True."""
-    if _DECIMAL.fullmatch(text):
-        number = float(text)
-        return str(int(number) if number.is_integer() else number)
-    return str(TRUTH.get(text.lower(), text))
-
-
 def as_coded_texts(column: Any) -> Coded:
     """Return values as texts, each different one once."""
     plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

@@ -33,7 +33,7 @@ from aptset.estimator.fitting import fresh, pair_seeds, take
 from aptset.metrics import OF_SPLITS, check_extra
 from aptset.metrics.evaluation_rows import as_group_list
 from aptset.metrics.features import can_be_sliced, features_of
-from aptset.metrics.monitor import rows_to_monitor
+from aptset.metrics.monitor_checks import rows_to_monitor
 from aptset.metrics.outcome import Outcome, RowClusters
 
 

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from aptset import Evaluation
 from aptset.arrow.formats import TableFile, check_row_count
-from aptset.arrow.sources import as_texts, filled_numbers, plain_label
+from aptset.arrow.sources import as_texts, filled_numbers
 from aptset.cli.files import about_skipped, check_some_labelled, lacks
+from aptset.core.labels import plain_label
 from aptset.core.levels import check_level, shown_alpha
 from aptset.core.runner import counting
 from aptset.core.validate import warn_caller

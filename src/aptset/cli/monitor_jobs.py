@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from aptset import Calibration, CoverageMonitor
 from aptset.arrow.formats import TableFile
-from aptset.arrow.sources import plain_label
 from aptset.cli.evaluation_jobs import Outcomes, outcomes_of
 from aptset.cli.files import about_skipped
 from aptset.cli.monitor_log import go_on, labels_of, packed
@@ -22,6 +21,7 @@ from aptset.cli.options import check_mature_text, way_of_dates
 from aptset.cli.stores import location_of, refuse_changing_input
 from aptset.cli.tables import WAY_OF_DATES
 from aptset.core.dates import Way, read_times
+from aptset.core.labels import plain_label
 from aptset.metrics.evaluation import about_unknown
 
 

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from sklearn.tree import DecisionTreeClassifier
 
 from aptset.arrow.formats import TableFile
-from aptset.arrow.sources import TRUTH, as_texts, plain_label
+from aptset.arrow.sources import as_texts
 from aptset.cli.columns import Plan, Writing, is_missing, plan_columns
 from aptset.cli.files import about_skipped, check_distinct_columns, check_some_labelled, lacks, shifted_rows
 from aptset.cli.models import takes_raw_columns
 from aptset.core.dates import Times, dates_of, read_times
 from aptset.core.groups import is_grouping
-from aptset.core.labels import as_objects
+from aptset.core.labels import TRUTH, as_objects, plain_label
 from aptset.core.validate import warn_caller
 
 WAY_OF_DATES = "Pass --dates day-first, or --dates month-first."

@@ -341,12 +341,6 @@ def effective_in_words(measure: Thresholds) -> str:
     return f"{least}{measure.effective_sizes.min():.4g}"
 
 
-def refuse_weighted(measure: Thresholds, why: str) -> None:
-    """Refuse what does not hold, or was not built, for scores with weights."""
-    if measure.has_weights:
-        refuse_with_weights(why)
-
-
 def same_kind_of_weights(one: Any, other: Any) -> bool:
     """Tell whether rows of both have weights of their own, or labels the same ones, or all weigh the same."""
     if not one.has_weights or not other.has_weights:

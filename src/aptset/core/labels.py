@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import repeat
@@ -216,38 +218,50 @@ def in_order(labels: NDArray[Any]) -> NDArray[Any]:
         return as_objects(sorted(values, key=places.__getitem__))
 
 
-def columns_in_order(classes: NDArray[Any], order: Any, name: str) -> list[int]:
+def columns_in_order(classes: NDArray[Any], order: Any) -> list[int]:
     """Return the columns of the classes from low to high: as ``order`` says, or by their numbers.
 
     Texts without an order are refused: sorted by the alphabet, "medium" stands behind "low" and "high".
     """
+    values: Any = classes
     if order is not None:
-        places = {label: place for place, label in enumerate(check_order(order, name))}
-        of_columns = check_every_label(places, classes, name, "Name every label once, from low to high.")
-        return [int(column) for column in np.argsort(of_columns, kind="stable")]
-    if classes.dtype.kind not in "biuf":
+        places = {label: place for place, label in enumerate(check_order(order))}
+        values = check_every_label(places, classes, "order", "Name every label once, from low to high.")
+    elif classes.dtype.kind not in "biuf":
         shown = ", ".join(map(repr, classes[:3].tolist()))
         raise ValueError(
-            f"{name} must say the order of labels that are not numbers; got labels such as {shown}. Pass "
-            f"{name}=[...] with all labels from low to high, or labels that are an ordered categorical of pandas."
+            f"order must say the order of labels that are not numbers; got labels such as {shown}. Pass order=[...] "
+            "with all labels from low to high, or labels that are an ordered categorical of pandas."
         )
-    return [int(column) for column in np.argsort(classes, kind="stable")]
+    return [int(column) for column in np.argsort(values, kind="stable")]
 
 
-def check_order(order: Any, name: str) -> tuple[Any, ...]:
+def check_order(order: Any) -> tuple[Any, ...]:
     """Return labels from low to high as plain values; refuse a text, what has no order, and labels that come twice."""
     if isinstance(order, str | set | frozenset) or not hasattr(order, "__iter__"):
-        raise TypeError(f"{name} must be a list of all labels from low to high; got {order!r}.")
+        raise TypeError(f"order must be a list of all labels from low to high; got {order!r}.")
     labels = tuple(plain_value(label) for label in order)
     repeated = next((label for label, times in Counter(labels).items() if times > 1), None)
     if repeated is not None:
-        raise ValueError(f"{name} must name every label once; got {repeated!r} more than once.")
+        raise ValueError(f"order must name every label once; got {repeated!r} more than once.")
     return labels
 
 
 def plain_value(value: Any) -> Any:
     """Return a number or a text of numpy as Python's."""
     return value.item() if isinstance(value, np.generic) else value
+
+
+_DECIMAL = re.compile(r"-?\d{1,15}\.\d{1,15}")
+TRUTH = {"true": True, "false": False}
+
+
+def plain_label(text: str) -> str:
+    """Return the one text that stands for a label, however a file writes it: 1.0 is 1, and true is True."""
+    if _DECIMAL.fullmatch(text):
+        number = float(text)
+        return str(int(number) if number.is_integer() else number)
+    return str(TRUTH.get(text.lower(), text))
 
 
 def hashable(value: Any) -> Any:
@@ -260,12 +274,10 @@ def hashable(value: Any) -> Any:
 
 def with_one_missing(values: list[Any]) -> list[Any]:
     """Return values among which every missing one is the same: each different value is looked at once."""
-    try:
-        different = dict.fromkeys(values)
-    except TypeError:  # some cannot be looked up
-        return [hashable(value) for value in values]
-    some_missing = any(value is not None and hashable(value) is None for value in different)
-    return [hashable(value) for value in values] if some_missing else values
+    with suppress(TypeError):  # some cannot be looked up
+        if all(value is None or hashable(value) is not None for value in dict.fromkeys(values)):
+            return values
+    return [hashable(value) for value in values]
 
 
 def check_classes(classes: Any, n_columns: int, names: NDArray[Any] | None, labels: Any) -> NDArray[Any]:
@@ -299,26 +311,20 @@ def check_hashable(values: NDArray[Any], name: str) -> None:
             ) from error
 
 
-_NAME_THEM = "Pass classes=... to name the columns of the probabilities."
-
-
 def check_labels(
     labels: Any,
     classes: NDArray[Any],
     n_rows: int,
     name: str = "labels",
-    way_out: str = _NAME_THEM,
+    way_out: str = "Pass classes=... to name the columns of the probabilities.",
     row_of: Callable[[int], int] = int,
 ) -> NDArray[np.int64]:
     """Return the column number of each label; ``row_of`` says which row a label is of, where several share one."""
     if isinstance(labels, Coded):
         check_length(labels, n_rows, name)
         codes = labels.codes
-
-        def first_row(code: int) -> int:
-            return row_of(int(np.argmax(codes == code)))
-
-        return np.take(check_labels(labels.values, classes, len(labels.values), name, way_out, first_row), codes)
+        of_values = (labels.values, classes, len(labels.values), name, way_out)
+        return np.take(check_labels(*of_values, lambda code: row_of(int(np.argmax(codes == code)))), codes)
     truth = as_labels(labels, name)
     check_length(truth, n_rows, name)
     if truth.dtype == object:
@@ -350,16 +356,15 @@ def as_labels(labels: Any, name: str) -> NDArray[Any]:
     except ValueError as error:
         raise ValueError(f"{name} must be 1-D, one label per row; got rows of different lengths.") from error
     is_list = isinstance(labels, list | tuple) and array.ndim == 1
-    if array.dtype.kind in "US" and is_list and not all(map(_fits_an_array, set(labels))):
+    if (
+        array.dtype.kind in "US"
+        and is_list
+        and not all(isinstance(label, str | bytes) and label[-1:] not in ("\0", b"\0") for label in set(labels))
+    ):  # numpy's texts lose zeros at the end, and make texts of numbers
         array = as_objects(list(labels))
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-D; got shape {array.shape}.")
     return array
-
-
-def _fits_an_array(label: Any) -> bool:
-    """Tell whether numpy's texts keep a label as it is: they lose zeros at the end, and make texts of numbers."""
-    return (isinstance(label, str) and label[-1:] != "\0") or (isinstance(label, bytes) and label[-1:] != b"\0")
 
 
 def refuse_masked(values: Any, name: str) -> None:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
 from aptset.core.dates import dates_of
+from aptset.core.labels import TRUTH
 from aptset.core.row_seeds import is_missing
 from aptset.core.store import is_storable
 from aptset.core.tables import Backend, is_table, iterate_columns, library_of, names_of_columns
@@ -328,9 +329,6 @@ def are_stored_features(stored: Any) -> bool:
     )
 
 
-_TRUTH = {"true": "True", "false": "False"}
-
-
 class AsText(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Turn categories, booleans and numbers into plain texts, missing ones into NaN; "true" and True are the same."""
 
@@ -409,4 +407,4 @@ def text_of(value: Any) -> Any:
     if is_missing(value):
         return np.nan
     text = str(value)
-    return _TRUTH.get(text.lower(), text)
+    return str(TRUTH.get(text.lower(), text))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import indexable
 from sklearn.utils.validation import _num_samples
 
@@ -34,6 +35,7 @@ from aptset.estimator.columns import NamedColumns
 from aptset.estimator.decisions import Decisions, confidence_and_u
 from aptset.estimator.fitting import Samples, probabilities_of, take, tally_folds
 from aptset.estimator.leave_one_out import LeftOut, mean_of_left_out, tally_left_out
+from aptset.estimator.models import LabelledModel
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.long_arrays import pointers_of
 from aptset.kernels.rowhash import Words
@@ -163,6 +165,14 @@ class Fitted:
         if not self.models:
             raise NotFittedError("fit_predict_set drops its models to save memory; call fit to predict later.")
         return self
+
+    @property
+    def native_model(self) -> Any:
+        """The first model as its library knows it, without what gives it labels or keeps it from being fitted."""
+        model = self.models[0]
+        while isinstance(model, LabelledModel | FrozenEstimator):
+            model = model.model if isinstance(model, LabelledModel) else model.estimator
+        return model
 
     @cached_property
     def has_one_judge(self) -> bool:

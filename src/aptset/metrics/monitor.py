@@ -23,15 +23,11 @@ from aptset.core.tables import Display, plain_list
 from aptset.kernels.counting import size_needed
 from aptset.metrics import betting
 from aptset.metrics.betting import Capital, Trail, Urns
+from aptset.metrics.estimates import Estimate, share_of_count
 from aptset.metrics.monitor_checks import STORE, check_groups, check_monitored_sizes, check_outcomes, check_storable
 from aptset.metrics.waiting import MISSED, UNKNOWN, Waiting, check_mature, mature_of
 
 _ALARM = "a number above 1; with 100, which is usual, at most 1 of 100 deployments ever has a false alarm"
-
-
-def rows_to_monitor(alpha: float) -> int:
-    """Return how many calibration rows a monitor needs at least: with fewer no set can miss."""
-    return size_needed(validate.alpha(alpha))
 
 
 class CoverageMonitor:
@@ -256,6 +252,10 @@ class CoverageMonitor:
         axes.set_yscale("log")
         axes.axhline(self.alarm, color="tab:red", linestyle="--", linewidth=1)
         return axes
+
+    def _coverage(self) -> Estimate:
+        """Return the share of judged rows whose set held the label, with its 95 % interval."""
+        return share_of_count(self.rows - self.misses, self.rows, 0.95)
 
     def evidence_in_words(self) -> str:
         """Return where the evidence stands, and where it was highest."""

@@ -32,6 +32,11 @@ from aptset.metrics.waiting import COVERED, MISSED, MOST, UNKNOWN
 _LARGEST = float(np.finfo(np.float64).max)
 
 
+def rows_to_monitor(alpha: float) -> int:
+    """Return how many calibration rows a monitor needs at least: with fewer no set can miss."""
+    return size_needed(validate.alpha(alpha))
+
+
 def check_monitored_sizes(n: Any, needed: int, alpha: float) -> dict[Any, int]:
     """Return the calibration size of each group (None: of everyone); some must be large enough for a miss to happen."""
     named = {None: n} if not isinstance(n, Mapping) else n

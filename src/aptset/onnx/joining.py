@@ -63,13 +63,7 @@ def conversion_of(classifier: Any, model: Any) -> Any:
     is_function = callable(model) and not hasattr(model, "model_proto")
     if model is not None and not is_function:
         return model
-    from sklearn.frozen import FrozenEstimator
-
-    from aptset.estimator.models import LabelledModel
-
-    estimator = classifier.models_[0]
-    while isinstance(estimator, LabelledModel | FrozenEstimator):  # which no converter knows
-        estimator = estimator.model if isinstance(estimator, LabelledModel) else estimator.estimator
+    estimator = classifier.fitted_.native_model
     return model(estimator) if is_function else _by_skl2onnx(estimator)
 
 

@@ -22,7 +22,7 @@ from aptset.metrics import Metric
 from aptset.metrics.coverage_distribution import FALSE_ALARMS, FEW_POINTS
 from aptset.metrics.evaluation import level_that_fits
 from aptset.metrics.evaluation_rows import LEVELS, EvaluationRows, Origin, coverage_curve
-from aptset.metrics.monitor import rows_to_monitor
+from aptset.metrics.monitor_checks import rows_to_monitor
 from aptset.reports import measures, words
 from aptset.reports.measures import pack
 from aptset.reports.words import laws_of_parts

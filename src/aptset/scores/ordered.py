@@ -57,13 +57,13 @@ class Ordered:
     def __post_init__(self) -> None:
         validate.one_of(self.how, ("expanding", "central"), "how")
         if self.order is not None:
-            object.__setattr__(self, "order", check_order(self.order, "order"))
+            object.__setattr__(self, "order", check_order(self.order))
         if self.columns is not None:
             object.__setattr__(self, "columns", _check_columns(self.columns))
 
     def for_classes(self, classes: NDArray[Any]) -> "Ordered":
         """Return the score of these classes, which knows the column of each label from low to high."""
-        return replace(self, columns=columns_in_order(classes, self.order, "order"))
+        return replace(self, columns=columns_in_order(classes, self.order))
 
     @property
     def fast(self) -> Ordering | None:

@@ -15,16 +15,13 @@ from datetime import timedelta
 from threading import Lock
 from typing import Any
 
-from aptset import CoverageMonitor, ErrorMonitor
-from aptset.arrow.sources import plain_label
-from aptset.metrics.coverage_distribution import central_range
-from aptset.metrics.estimates import share_of_count
+from aptset import CoverageMonitor, ErrorMonitor, coverage_test
+from aptset.core.labels import plain_label
 from aptset.serve.served import RowAnswers, ServedModel
 from aptset.serve.store import FeedbackStore, Labelled
 
 _AT_ONCE = 65_536  # labels
 _MOST_POINTS = 300  # of the path that the page draws
-_CONFIDENCE = 0.95
 
 
 class Monitors:
@@ -93,11 +90,12 @@ class Monitors:
             return {"reason": self.reason}
         said = _facts_of(monitor)
         if monitor.rows:
-            share = share_of_count(monitor.rows - monitor.misses, monitor.rows, _CONFIDENCE)
+            share = monitor._coverage()
             said |= {"share": float(share), "interval": [float(share.low), float(share.high)]}
             if self._groups.is_plain:
-                level = monitor._level
-                said["expected"] = central_range(monitor.rows, self._served.fitted.held_out.n, level).tolist()
+                covered, n = monitor.rows - monitor.misses, self._served.fitted.held_out.n
+                law = coverage_test(covered, monitor.rows, n, monitor._level)  # type: ignore[arg-type]
+                said["expected"] = [law.low, law.high]
         return said
 
 

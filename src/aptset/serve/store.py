@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from aptset.arrow.sources import plain_label
+from aptset.core.labels import plain_label
 
 FORMAT = 2
 _SCHEMA = """

@@ -188,7 +188,7 @@ class Intervals(NamedTuple):
 
 def intervals_of(sets: PredictionSets, order: Any) -> Intervals:
     """Return the ends of every set in an order of the labels, or in that of numbers."""
-    columns = columns_in_order(sets.classes, order, "order")
+    columns = columns_in_order(sets.classes, order)
     places = np.argsort(columns)[sets.indices]  # a permutation's inverse
     filled = sets.sizes > 0
     ends = []

@@ -13,7 +13,6 @@ from torch import nn
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.device_rows import DeviceRows
 from aptset.calibration.tensors import TensorSets, sets_at, sets_by_label
-from aptset.conformal.importance import refuse_weighted
 from aptset.core import validate
 from aptset.core.devices import meta_array
 from aptset.core.labels import check_classes
@@ -259,9 +258,8 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
 
     def _rows(self, inputs: Tensor) -> DeviceRows:
         formula, u = Formula(self.weights, power=self.power), None if self.randomized else np.ones(len(inputs))
-        key = int(self.key) & _ALL_BITS
-        settings = (formula, key, self._tolerance(inputs), None, u, self.normalize, PREDICTION, 0)
-        return DeviceRows(inputs.detach(), *settings, self.logits, _NAME)
+        settings = (int(self.key) & _ALL_BITS, self._tolerance(inputs), None, u, self.normalize, PREDICTION, 0)
+        return DeviceRows(inputs.detach(), formula, *settings, self.logits, _NAME)
 
     def _tolerance(self, inputs: Tensor) -> float:
         return _TOLERANCES[_WIDE] if self.logits else _TOLERANCES.get(inputs.dtype, _TOLERANCES[_WIDE])
@@ -286,8 +284,7 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
 
 def _is_exporting() -> bool:
     """Tell whether torch.export traces; torch's own function says so to torch.compile, too, in some versions."""
-    flag: bool = torch.compiler._is_exporting_flag
-    return flag
+    return bool(torch.compiler._is_exporting_flag)
 
 
 def _layer_of(
@@ -338,7 +335,10 @@ def _check_layer_groups(groups: Any) -> bool:
 
 def _check_can_be_a_layer(calibration: Calibration) -> None:
     """Refuse calibrations whose sets depend on more than the row."""
-    refuse_weighted(calibration.held_out, "a layer has thresholds that are the same for all rows. Call predict_set")
+    if calibration.held_out.has_weights:
+        raise ValueError(
+            "weights must be left out here: a layer has thresholds that are the same for all rows. Call predict_set."
+        )
     _check_layer_groups(None if calibration.held_out.groups.is_one else calibration.held_out.groups.kind)
     if calibration.chance.source == "given":
         raise ValueError(
