@@ -52,8 +52,7 @@ class Coded:
 
     def in_full(self) -> list[Any]:
         """Return the label of each row."""
-        labels: list[Any] = as_objects(self.values)[self.codes].tolist()
-        return labels
+        return list(as_objects(self.values)[self.codes])
 
 
 def coded_array(values: NDArray[Any]) -> Coded:
@@ -74,10 +73,9 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     if values.dtype != object:
         return np.unique(values)
     different = list(dict.fromkeys(hashable(value) for value in dict.fromkeys(values.tolist())))
-    try:
-        return as_objects(sorted(different))
-    except TypeError:
-        return as_objects(different)
+    with suppress(TypeError):
+        different = sorted(different)
+    return as_objects(different)
 
 
 def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32]]:
@@ -355,13 +353,10 @@ def as_labels(labels: Any, name: str) -> NDArray[Any]:
         array = np.asarray(plain_labels(labels))
     except ValueError as error:
         raise ValueError(f"{name} must be 1-D, one label per row; got rows of different lengths.") from error
-    is_list = isinstance(labels, list | tuple) and array.ndim == 1
-    if (
-        array.dtype.kind in "US"
-        and is_list
-        and not all(isinstance(label, str | bytes) and label[-1:] not in ("\0", b"\0") for label in set(labels))
-    ):  # numpy's texts lose zeros at the end, and make texts of numbers
-        array = as_objects(list(labels))
+    if array.dtype.kind in "US" and array.ndim == 1 and isinstance(labels, list | tuple):
+        # numpy's texts lose zeros at the end, and make texts of numbers
+        kept = (isinstance(label, str | bytes) and label[-1:] not in ("\0", b"\0") for label in set(labels))
+        array = array if all(kept) else as_objects(list(labels))
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-D; got shape {array.shape}.")
     return array
