@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from aptset import Calibration, Gridded, LabelBands
+from aptset import Calibration, LabelBands
 from aptset.arrow.layout import ColumnLayout, Columns, check_column
 from aptset.arrow.sources import BatchSource, peeked, pieces, record_batches, rows_of
 from aptset.arrow.states import (
@@ -30,16 +30,16 @@ from aptset.arrow.states import (
     check_state,
     merged_state,
 )
+from aptset.calibration.labelled_rows import Conformity as Conformity
+from aptset.calibration.labelled_rows import LabelScorer, score_on_grid
 from aptset.conformal.histogram import FixedThresholds, Histogram, OrderStatistics
 from aptset.conformal.thresholds import Thresholds
 from aptset.core import validate
 from aptset.core.groupings import refuse_overlapping
 from aptset.core.groups import groups_overlap, is_grouping, is_pair
 from aptset.core.levels import check_alphas
-from aptset.core.randomization import Randomization, refuse_few_ids
-from aptset.core.validate import answers_foreign_keywords, draw_key
-from aptset.scores import Conformity as Conformity
-from aptset.scores.conformity import check_conformity, check_intervals, for_classes
+from aptset.core.randomization import refuse_few_ids
+from aptset.core.validate import answers_foreign_keywords
 
 _FEWEST = 16  # buckets for each that is looked into: every pass then gains bits, however many there are
 
@@ -90,7 +90,7 @@ class ThresholdSearch:
     @property
     def token(self) -> str:
         """What states of this pass are called."""
-        return f"{self.scoring.key:016x}/{self.passes + 1}"
+        return f"{self.scoring.scorer.key:016x}/{self.passes + 1}"
 
     @property
     def is_done(self) -> bool:
@@ -136,7 +136,7 @@ class ThresholdSearch:
         check_is_done(self.is_done, self.passes)
         assert self.first is not None
         scoring, counts, n = self.scoring, self.first.counts, int(self.first.counts.sizes.sum())
-        groups, chance = scoring.groups_of(counts.names), scoring.chance.with_copies(self.first.n_copies, n)
+        scorer, groups = scoring.scorer, scoring.groups_of(counts.names)
         if self.statistics is None:
             assert scoring.resolution is not None
             held_out: Thresholds = Histogram(counts, groups, scoring.resolution)
@@ -144,8 +144,9 @@ class ThresholdSearch:
             values = self.statistics.values
             held_out = FixedThresholds(groups=groups, group_sizes=counts.sizes, levels=self.levels, values=values)
         columns = None if scoring.layout.holds_lists else np.array(scoring.layout.columns)
-        of_rows = (scoring.layout.classes, scoring.conformity, scoring.key, chance, self.allow_empty, columns)
-        return Calibration(held_out, *of_rows, scoring.normalize, (self.first.fingerprint,))
+        chance = scorer.chance.with_copies(self.first.n_copies, n)
+        of_rows = (scoring.layout.classes, scorer.score, scorer.key, chance, self.allow_empty, columns)
+        return Calibration(held_out, *of_rows, scorer.normalize, (self.first.fingerprint,))
 
     @property
     def _names(self) -> tuple[Any, ...]:
@@ -304,8 +305,7 @@ def refuse_pairs(groups: Any) -> None:
 
 def search_for(first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Calibrating) -> ThresholdSearch:
     """Return the first pass of a search; only here is looked at what was given."""
-    score = check_conformity(settings.conformity)
-    score = score if settings.resolution is None else check_conformity(Gridded(score, settings.resolution))
+    score = score_on_grid(settings.conformity, settings.resolution)
     schema = first if isinstance(first, pa.Schema) else first.schema
     check_column(schema.names, columns.labels, "labels")
     groups = columns.groups
@@ -313,14 +313,9 @@ def search_for(first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Ca
     refuse_overlapping(groups_overlap(groups), "batches", "Use aptset.calibrate.")
     bands = groups if isinstance(groups, LabelBands) else None
     layout = ColumnLayout.of(first, columns)
-    score = for_classes(score, layout.classes)
     kind = "band" if bands else "all" if groups is None else "label" if is_grouping(groups) else "row"
-    check_intervals(score, kind in ("label", "band"))
-    chance = Randomization.of(None, columns.ids, validate.flag(settings.randomized, "randomized"))
-    flags = validate.flag(settings.normalize, "normalize"), validate.flag(settings.logits, "logits")
-    of_labels = None if bands is None else bands.groups_of(layout.classes)
-    key = draw_key(validate.generator(settings.random_state))
-    scoring = BatchScorer(layout, score, kind, key, chance, *flags, of_labels)
+    scorer = LabelScorer.of(score, layout.classes, kind in ("label", "band"), columns.ids, settings)
+    scoring = BatchScorer(layout, scorer, kind, None if bands is None else bands.groups_of(layout.classes))
     levels, buckets = plain_levels(settings.alpha), check_bucket_count(settings.buckets)
     return ThresholdSearch(scoring, levels, buckets, validate.flag(settings.allow_empty, "allow_empty"))
 

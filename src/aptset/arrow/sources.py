@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from aptset.core.labels import Coded
-from aptset.kernels.rows import BLOCK_ROWS
+from aptset.core.randomization import BLOCK_ROWS
 
 _MOST_CELLS = 2**22  # labels of the rows that are looked at in one go
 _MOST_ROWS = 2**16

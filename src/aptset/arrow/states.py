@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,16 +12,11 @@ from numpy.typing import NDArray
 
 from aptset import Gridded
 from aptset.arrow.layout import ColumnLayout
-from aptset.calibration.request import count_copies, make_rows, scores_of_labels
+from aptset.calibration.labelled_rows import LabelScorer
 from aptset.conformal.histogram import Keys, OrderStatistics, ScoreCounts, keys_of
 from aptset.core.groups import Groups
-from aptset.core.randomization import Randomization
-from aptset.kernels.formula import Formula
-from aptset.kernels.rowhash import Words
-from aptset.kernels.rows import CALIBRATION
-from aptset.scores import Score
-from aptset.scores.conformity import formula_of
 
+Seeds = NDArray[np.uint64]
 _MOST_PARTITIONS = 2**22  # each has 2^40 numbers for its rows, which must stay below 2^63
 
 
@@ -154,7 +148,7 @@ class PartitionState:
     counts: ScoreCounts
     n_copies: int
     fingerprint: int
-    ids: Words
+    ids: Seeds
     partitions: NDArray[np.int64]
 
     @classmethod
@@ -264,7 +258,7 @@ class Collector:
         self._ids = np.empty(0, dtype=np.uint64)
 
     def add(
-        self, keys: Keys, names: Sequence[Any], groups: NDArray[Any], n_copies: int, fingerprint: int, ids: Words
+        self, keys: Keys, names: Sequence[Any], groups: NDArray[Any], n_copies: int, fingerprint: int, ids: Seeds
     ) -> None:
         """Take in the keys of some rows; ``groups`` are numbers of ``names``, those of this piece."""
         places = np.array([self._numbers.setdefault(name, len(self._numbers)) for name in names], dtype=np.int32)
@@ -309,26 +303,23 @@ class ScoredPiece(NamedTuple):
     groups: NDArray[Any]
     n_copies: int
     fingerprint: int
-    ids: Words
+    ids: Seeds
 
 
 @dataclass(frozen=True)
 class BatchScorer:
-    """How labels are scored: the columns, the score, and where chance comes from."""
+    """How labels are scored and grouped: by which columns, under which score, in groups of which kind."""
 
     layout: ColumnLayout
-    conformity: Score
+    scorer: LabelScorer
     kind: str
-    key: int
-    chance: Randomization
-    normalize: bool
-    logits: bool
     bands: Groups | None = None  # of the labels, where the kind is "band"
 
     @property
     def resolution(self) -> float | None:
         """The grid that scores are on, if there is one."""
-        return float(self.conformity.resolution) if isinstance(self.conformity, Gridded) else None
+        score = self.scorer.score
+        return float(score.resolution) if isinstance(score, Gridded) else None
 
     @property
     def names(self) -> tuple[Any, ...]:
@@ -345,25 +336,14 @@ class BatchScorer:
 
     def score(self, piece: pa.RecordBatch, first_row: int) -> ScoredPiece:
         """Score the label of each row."""
-        columns, matrix = self.layout.label_columns(piece), self.layout.matrix(piece)
-        draw = self.chance.calibrates(None, self.layout.id_values(piece), len(matrix), self.key, 0.0)
-        settings = (draw, self.normalize, CALIBRATION, first_row)
-        rows = make_rows(matrix, matrix, False, self.logits, self._formula, self.key, *settings)
-        scored = scores_of_labels(rows, columns)
+        columns = self.layout.label_columns(piece)
+        scored = self.scorer.scores(self.layout.matrix(piece), columns, self.layout.id_values(piece), first_row)
         check_grid_scores(scored.scores, self.resolution)
         names, groups = self._groups(piece, columns)
         keys = keys_of(scored.scores, self.resolution)
         words = int(scored.seeds.sum(dtype=np.uint64)) + int((scored.scores + 0.0).view(np.uint64).sum(dtype=np.uint64))
         ids = scored.seeds[:0] if self.layout.ids is None else scored.seeds
-        n_copies = scored.n_copies
-        if self.layout.ids is not None:
-            share = count_copies(matrix, matrix, False, self.key)
-            n_copies = share[0] * len(matrix) // max(1, share[1])
-        return ScoredPiece(keys, names, groups, n_copies, words, ids)
-
-    @cached_property
-    def _formula(self) -> Formula:
-        return formula_of(self.conformity)
+        return ScoredPiece(keys, names, groups, scored.n_copies, words, ids)
 
     def _groups(self, piece: pa.RecordBatch, columns: NDArray[np.int64]) -> tuple[Sequence[Any], NDArray[Any]]:
         of_rows = self.layout.group_values(piece)

@@ -30,7 +30,7 @@ from aptset.core.randomization import Randomization, check_first_row, check_ids
 from aptset.core.row_groups import refuse_votes_and_labels
 from aptset.core.validate import answers_foreign_keywords, draw_key
 from aptset.kernels.rowhash import Words
-from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, Rows
+from aptset.kernels.rows import CALIBRATION, Rows
 from aptset.scores import Conformity
 from aptset.scores.conformity import AUTO, check_conformity, for_classes, formula_of
 
@@ -181,7 +181,7 @@ def _calibrated_there(probabilities: Any, labels: Any, request: LabelledRequest)
     if names is not None or len(labels) != n_rows or formula.weights is None or formula.grid is not None:
         return None
     key = draw_key(validate.generator(request.random_state))
-    chance, start = Randomization.of(None, None, request.randomized), check_first_row(request.first_row, BLOCK_ROWS)
+    chance, start = Randomization.of(None, None, request.randomized), check_first_row(request.first_row)
     of_rows = (formula, key, chance.calibrates(None, None, n_rows, key), request.normalize, CALIBRATION, start)
     rows = make_rows(matrix, probabilities, True, request.logits, *of_rows)
     if isinstance(rows, Rows) or labels.device != rows.rows.device:

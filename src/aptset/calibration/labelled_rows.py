@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -36,8 +37,9 @@ from aptset.core.row_groups import Answers, Membership, check_clusters, check_gr
 from aptset.core.validate import draw_key
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.rowhash import Words, mix
-from aptset.kernels.rows import BLOCK_ROWS, CALIBRATION, LabelScores, Rows, label_scores
-from aptset.scores import Score
+from aptset.kernels.rows import CALIBRATION, LabelScores, Rows, label_scores
+from aptset.scores import Conformity as Conformity
+from aptset.scores import Gridded, Score
 from aptset.scores.conformity import check_conformity, check_intervals, for_classes, formula_of
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ class LabelledRequest(NamedTuple):
     copies, where rows come after others, as in many files.
     """
 
-    conformity: Any
+    conformity: Conformity
     classes: Any = None
     groups: Any = None
     randomized: bool = True
@@ -98,7 +100,7 @@ class LabelledRows:
         """Return the rows as the loops take them, each with what its u comes from."""
         request, key = self.request, self.key
         first_row = request.first_row
-        start = 0 if type(first_row) is int and first_row == 0 else check_first_row(first_row, BLOCK_ROWS)
+        start = 0 if type(first_row) is int and first_row == 0 else check_first_row(first_row)
         draw = self.chance.calibrates(request.u, self.ids, len(self.matrix), key, request.least_distinct)
         factors = None if self.weighed is None else self.weighed.factors
         of_rows = (self.formula, key, draw, bool(request.normalize), CALIBRATION, start, factors)
@@ -179,6 +181,46 @@ def score_labels(probabilities: Any, labels: Any, request: LabelledRequest) -> S
     rows, answers = labelled.rows(), labelled.answers
     scored = scores_of_labels(rows, labelled.columns) if answers is None else _scores_of_answers(rows, answers)
     return finish(labelled, scored, scored.n_copies)
+
+
+def score_on_grid(conformity: Any, resolution: float | None) -> Score:
+    """Return the score that a name, an object or a function stands for, on a grid where a resolution is given."""
+    score = check_conformity(conformity)
+    return score if resolution is None else check_conformity(Gridded(score, resolution))
+
+
+@dataclass(frozen=True)
+class LabelScorer:
+    """Scores the labels of calibration rows that come piece by piece, as :func:`score_labels` does all at once."""
+
+    score: Score
+    key: int
+    chance: Randomization
+    normalize: bool
+    logits: bool
+
+    @classmethod
+    def of(cls, score: Score, classes: NDArray[Any], by_label: bool, ids: Any, settings: Any) -> LabelScorer:
+        """Bind a checked score to classes; ``settings`` has the flags and the random state, as they were given."""
+        bound = for_classes(score, classes)
+        check_intervals(bound, by_label)
+        chance = Randomization.of(None, ids, validate.flag(settings.randomized, "randomized"))
+        normalize, logits = (validate.flag(getattr(settings, name), name) for name in ("normalize", "logits"))
+        return cls(bound, draw_key(validate.generator(settings.random_state)), chance, normalize, logits)
+
+    @cached_property
+    def _formula(self) -> Formula:
+        return formula_of(self.score)
+
+    def scores(self, matrix: NDArray[Any], columns: NDArray[np.int64], ids: Any, first_row: int) -> LabelScores:
+        """Score one label of each row of a piece; the copies of rows with ids are those that its first block shows."""
+        draw = self.chance.calibrates(None, ids, len(matrix), self.key, 0.0)
+        of_rows = (self._formula, self.key, draw, self.normalize, CALIBRATION, first_row)
+        scored = scores_of_labels(make_rows(matrix, matrix, False, self.logits, *of_rows), columns)
+        if ids is None:
+            return scored
+        n_copies, n_rows = count_copies(matrix, matrix, False, self.key)
+        return scored._replace(n_copies=n_copies * len(matrix) // max(1, n_rows))
 
 
 def finish(labelled: LabelledRows, scored: LabelScores, n_copies: int) -> Scored:

@@ -147,7 +147,7 @@ def new_rows(
         whole = starts if is_whole is None else is_whole
         draw = face.chance.predicts(request.u, ids, len(matrix), face.key, whole)
     divide = face.normalize if request.normalize is None else validate.flag(request.normalize, "normalize")
-    start = 0 if type(request.first_row) is int and starts else check_first_row(request.first_row, BLOCK_ROWS)
+    start = 0 if type(request.first_row) is int and starts else check_first_row(request.first_row)
     if is_plain:
         return Rows(matrix, formula, face.key, tolerance_of(matrix), *draw, divide, PREDICTION, start), draw, matrix
     soft = validate.flag(request.logits, "logits")

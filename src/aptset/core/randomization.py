@@ -20,7 +20,7 @@ from aptset.core.validate import warn_caller
 from aptset.kernels.blocks import over_blocks
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
-from aptset.kernels.rows import BLOCK_ROWS
+from aptset.kernels.rows import BLOCK_ROWS as BLOCK_ROWS  # rows among which copies are told apart
 
 MANY_COPIES = 0.02  # of the calibration rows: from here on, small calls without ids are worth a warning
 _FEWEST_ROWS = 20  # below this many rows nobody can tell an id from a group
@@ -173,13 +173,13 @@ def refuse_fresh(u: Any, why: str) -> None:
         raise ValueError(f"u must be one uniform per row, or left out, {why}; got {u!r}.")
 
 
-def check_first_row(first_row: Any, block: int) -> int:
+def check_first_row(first_row: Any) -> int:
     """Return the number of the first row of a piece of a longer table."""
     is_number = isinstance(first_row, int | np.integer) and not isinstance(first_row, bool)
-    if not is_number or first_row < 0 or first_row % block:
+    if not is_number or first_row < 0 or first_row % BLOCK_ROWS:
         raise ValueError(
-            f"first_row must be a multiple of {block}, the number of the first row of a piece; got {first_row!r}. "
-            f"Cut long tables into pieces of a multiple of {block} rows."
+            f"first_row must be a multiple of {BLOCK_ROWS}, the number of the first row of a piece; got {first_row!r}. "
+            f"Cut long tables into pieces of a multiple of {BLOCK_ROWS} rows."
         )
     return int(first_row)
 

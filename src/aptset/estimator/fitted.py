@@ -98,7 +98,7 @@ class Rule:
         n = _num_samples(X)
         if n == 0:
             raise ValueError("X must have at least one row; got n_samples=0.")
-        start = first_row and check_first_row(first_row, BLOCK_ROWS)
+        start = first_row and check_first_row(first_row)
         named = ids if ids is None else column_or_values(ids, given)
         draw = self.chance.predicts(u, named, n, self.key, is_whole)
         seeds = own_seeds(row_seeds(X, self.key), PREDICTION, start) if draw.seeds is None else draw.seeds

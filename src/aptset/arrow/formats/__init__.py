@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
-from aptset.kernels.rows import BLOCK_ROWS
+from aptset.core.randomization import BLOCK_ROWS
 
 Keys = tuple[tuple[str, str | None], ...]  # what folders say about all rows of a file: region=north
 BATCH_ROWS = 65_536
