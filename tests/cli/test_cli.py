@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 
 import aptset
 import shell
@@ -41,3 +42,12 @@ def test_wrong_usage_help_and_version():
         assert "\n    aptset" in text or '\n    eval "$(aptset' in text, "examples keep their lines"
         assert "\\b" not in text
     assert run("--version").stdout.strip().endswith(aptset.__version__)
+
+
+def test_without_click_one_line_says_how_to_install_it(tmp_path):
+    (tmp_path / "click.py").write_text("raise ModuleNotFoundError(\"No module named 'click'\", name='click')")
+    start = "import sys; sys.path.insert(0, sys.argv.pop(1)); from aptset.cli.start import main; main()"
+    done = subprocess.run([sys.executable, "-c", start, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("The command line needs click: pip install 'aptset[cli]'"), done.stderr
+    assert done.stderr.count("\n") == 1

@@ -46,13 +46,6 @@ from aptset.cli.options import (
 )
 from aptset.cli.start import leave_quietly
 
-try:
-    import click
-except ImportError as error:  # the library alone does not need it
-    from aptset.core.validate import install
-
-    raise SystemExit(f"The command line needs click: {install('cli')}") from error
-
 
 class OneLineErrors(click.Group):
     """Ends with status 1 and one line on standard error for whatever is wrong with the input."""

@@ -18,8 +18,14 @@ def main() -> None:
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) != signal.SIG_IGN:  # nohup and shells ignore on purpose
             signal.signal(number, leave)
-    from aptset.cli.main import main as run
+    try:
+        from aptset.cli.main import main as run
+    except ModuleNotFoundError as error:  # the library alone does not need it
+        if error.name != "click":
+            raise
+        from aptset.core.validate import install
 
+        raise SystemExit(f"The command line needs click: {install('cli')}") from error
     run(prog_name="aptset")
 
 
