@@ -35,8 +35,8 @@ def trace(work):
 @pytest.mark.parametrize("verb", ["predict_set", "predict_mask", "p_values"])
 def test_few_calls_in_few_files(verb):
     calls = trace(lambda: getattr(CALIBRATION, verb)(P[:100]))
-    assert len(calls) <= 34
-    assert len({file for file, _ in calls}) <= 10
+    assert len(calls) <= 31
+    assert len({file for file, _ in calls}) <= 8
 
 
 def test_calibrate_in_few_calls():

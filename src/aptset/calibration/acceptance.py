@@ -41,6 +41,7 @@ from aptset.calibration.acceptance_threshold import (
     bonferroni,
     sequence,
 )
+from aptset.calibration.merging import check_same
 from aptset.calibration.request import take_ids
 from aptset.core import validate
 from aptset.core.groups import Groups
@@ -136,8 +137,8 @@ def learn_acceptance(
     of_kind = confidence if callable(confidence) else kind
     chance = chance.with_copies(looked.n_copies, n_rows)
     reading = Reading(of_kind, known, names, of_rows, by, divide, key, chance)
-    parts = (fingerprint_of(looked.seeds, looked.confidence),)
-    return Acceptance.of(reading, looked.confidence, looked.u, is_wrong, cells, parts)
+    fingerprint = fingerprint_of(looked.seeds, looked.confidence)
+    return Acceptance.of(reading, looked.confidence, looked.u, is_wrong, cells, (fingerprint,))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -235,13 +236,12 @@ class Acceptance:
                 "accept must get a batch of rows; got one row, for which the guarantee would say very "
                 "little. Use threshold(error=..., assurance=...).accept(row) for rows one by one."
             )
-        act, wrong_rows = np.zeros(n_rows, dtype=np.bool_), self.confidences[self.is_wrong]
-        budgets = self._budgets(error)
+        budgets, wrong_rows = self._budgets(error), self.confidences[self.is_wrong]
         if budgets.keys() == {None}:
             warn_of_batches({"": (self.n, n_rows, budgets[None])})
             return looked.confidence > batch_bound(wrong_rows, self.n, looked.confidence, budgets[None])
         cells, own = self.reading.cells(looked, guesses, groups), self._own_cells()
-        said = {}
+        act, said = np.zeros(n_rows, dtype=np.bool_), dict[str, tuple[int, int, Fraction]]()
         for cell, of_cell in budgets.items():
             rows = np.flatnonzero(cells == cell)
             own_rows, name = own == cell, self.reading.groups.names[cell or 0]
@@ -292,16 +292,19 @@ class Acceptance:
         """
         make = _METHODS[one_of(method, tuple(_METHODS), "method")]
         delta = 1 - check_exact(assurance, "assurance", "For 90 % pass assurance=0.9.")
-        options = (delta,) if start is None else (delta, _check_start(start, method))
+        options = []
+        if start is not None:
+            if method != "sequence":
+                raise ValueError(f"start must be left out with method={method!r}. Pass method='sequence'.")
+            number(start, "start", "in (0, 1], a share of the rows", lambda part: 0 < part <= 1)
+            options = [Fraction(str(start))]
         budgets, own = self._budgets(error), self._own_cells()
-        if flag(all_at_once, "all_at_once"):
-            options = (delta / len(budgets), *options[1:])
-        names = self.reading.groups.names
-        levels = {}
+        of_each = delta / len(budgets) if flag(all_at_once, "all_at_once") else delta
+        levels, names = dict[Any, Level](), self.reading.groups.names
         for cell, of_cell in budgets.items():
             rows = slice(None) if cell is None else np.flatnonzero(own == cell)
             of_rows = (self.confidences[rows], self.u[rows], self.is_wrong[rows])
-            levels[ALL if cell is None else names[cell]] = Level.of(*of_rows, of_cell, make, options)
+            levels[ALL if cell is None else names[cell]] = Level.of(*of_rows, of_cell, make, (of_each, *options))
         needed = [one.reason for one in levels.values() if one.is_short]
         if needed:
             several = "" if levels.keys() == {ALL} else f" (in {len(needed)} of {len(levels)} groups)"
@@ -344,12 +347,7 @@ class Acceptance:
             "where u comes from (u, ids)": one.chance.source == two.chance.source,
             "normalize": one.normalize == two.normalize,
         }
-        differences = [name for name, equal in same.items() if not equal]
-        if differences:
-            raise ValueError(
-                f"other must have been learned in the same way; it differs in {', '.join(differences)}. Learn every "
-                "shard with the same settings and the same integer random_state."
-            )
+        check_same(same, "have been learned in the same way", "Learn")
         if {*self.parts} & {*other.parts}:
             raise ValueError("other must have other rows: these are here already, and would count twice.")
         names = tuple(dict.fromkeys(one.groups.names + two.groups.names))
@@ -360,7 +358,8 @@ class Acceptance:
             cells = np.concatenate([self.cells, places[other.cells]])
         n_copies = one.chance.copies * self.n + two.chance.copies * other.n
         reading = replace(one, groups=groups, chance=one.chance.with_copies(n_copies, self.n + other.n))
-        c, u, is_wrong = map(np.concatenate, zip(self._columns(), other._columns(), strict=True))
+        every = ((rule.confidences, rule.u, rule.is_wrong) for rule in (self, other))
+        c, u, is_wrong = map(np.concatenate, zip(*every, strict=True))
         return Acceptance.of(reading, c, u, is_wrong, cells, self.parts + other.parts)
 
     def save(self, path: str | Path) -> None:
@@ -368,9 +367,6 @@ class Acceptance:
         from aptset.calibration.stored_acceptance import write_acceptance
 
         write_acceptance(path, self)
-
-    def _columns(self) -> tuple[Any, ...]:
-        return self.confidences, self.u, self.is_wrong
 
     def _own_cells(self) -> NDArray[np.int32]:
         return np.zeros(self.n, dtype=np.int32) if self.cells is None else self.cells
@@ -392,8 +388,13 @@ class Acceptance:
         return {numbers[name]: check_exact(one, "error", "It is the share for each.") for name, one in error.items()}
 
 
-def _check_start(start: Any, method: str) -> Fraction:
-    if method != "sequence":
-        raise ValueError(f"start must be left out with method={method!r}. Pass method='sequence'.")
-    number(start, "start", "in (0, 1], a share of the rows", lambda part: 0 < part <= 1)
-    return Fraction(str(start))
+def load_acceptance(path: str | Path) -> Acceptance | AcceptanceThreshold:
+    """Read a rule or a threshold that was saved; whatever is not intact is refused with one error."""
+    from aptset.calibration.stored_acceptance import STORE, read_reading, stored_levels
+
+    facts, tensors = STORE.read(path)
+    reading = read_reading(path, facts)
+    if facts["kind"] == "acceptance":
+        of_rows = (tensors["confidence"], tensors["u"], tensors["wrong"], tensors.get("cells"))
+        return Acceptance(reading, *of_rows, tuple(map(int, facts["parts"])))
+    return AcceptanceThreshold(reading, facts["assurance"], facts["all_at_once"], stored_levels(facts, tensors))

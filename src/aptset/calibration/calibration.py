@@ -4,40 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from fractions import Fraction
-from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.calibration.formulas import Confidence, confidence_of
+from aptset.calibration.formulas import Confidence
 from aptset.calibration.merging import merged
-from aptset.calibration.request import Request, prepare, sets_like_input
-from aptset.conformal.clusters import clusters_in_words, promise_about, promised
+from aptset.calibration.request import Face, Request, prepare, sets_like_input
+from aptset.conformal.clusters import promised
 from aptset.conformal.importance import effective_in_words
-from aptset.conformal.measure import Measure
 from aptset.conformal.thresholds import Thresholds
 from aptset.core.devices import like_input, on_host
 from aptset.core.levels import Assurance, CellLevel, check_alphas, check_level
 from aptset.core.randomization import BY_CONTENT, NewU, Randomization
-from aptset.core.tables import html_table
 from aptset.core.validate import refuse_foreign_keywords
-from aptset.kernels.formula import Floats, Formula
-from aptset.kernels.rows import Rows
+from aptset.kernels.formula import Floats
 from aptset.scores import Score
-from aptset.scores.conformity import formula_of
 from aptset.sets import PredictionSets
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-    from pathlib import Path
-
     from aptset import CoverageMonitor
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Calibration:
+class Calibration(Face):
     """Calibration scores, ready to turn new probabilities into prediction sets. Made by :func:`calibrate`.
 
     Attributes
@@ -82,25 +76,6 @@ class Calibration:
     parts: tuple[int, ...] = ()
     first_rows: tuple[int, ...] = (0,)
 
-    @cached_property
-    def _formula(self) -> Formula:
-        return formula_of(self.conformity)
-
-    @property
-    def randomized(self) -> bool:
-        """Whether u is drawn or 1 everywhere."""
-        return self.chance.randomized
-
-    @property
-    def n(self) -> int:
-        """Number of calibration samples; of clusters, where rows belong together."""
-        return self.held_out.n
-
-    @property
-    def rows(self) -> int:
-        """Number of calibration rows: more than ``n`` where several belong to one cluster."""
-        return self.held_out.rows
-
     @property
     def scores(self) -> Floats:
         """The calibration scores, upward."""
@@ -108,17 +83,12 @@ class Calibration:
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        rows = [("calibration rows", f"{self.rows:,}"), ("classes", len(self.classes)), ("score", self.conformity)]
-        promise = f"{self.guarantee(0.1):.4g}{promise_about(self.held_out.clusters)}"
-        rows += [("groups", self.held_out.groups.kind), ("promise at alpha = 0.1", promise)]
-        rows += [("effective size", size) for size in [effective_in_words(self.held_out)] if size]
-        return html_table(type(self).__name__, (), rows)
+        size = effective_in_words(self.held_out)
+        return self._html(self.guarantee(0.1), *([("effective size", size)] if size else []))
 
     def __repr__(self) -> str:
         chance = "" if self.randomized else ", randomized=False"
-        size = effective_in_words(self.held_out)
-        size = f" ({size} effective)" if size else clusters_in_words(self.held_out)
-        return f"Calibration(n={self.n}{size}, {len(self.classes)} classes, {self.conformity}{chance})"
+        return f"Calibration({self._size_in_words()}, {len(self.classes)} classes, {self.conformity}{chance})"
 
     @overload
     def predict_set(
@@ -216,7 +186,7 @@ class Calibration:
             refuse_foreign_keywords("predict_set", foreign)
         levels, is_sequence = check_alphas(alpha, assurance)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
-        placed, may_be_empty = prepare(self, self._formula, probabilities, request, levels)
+        placed, may_be_empty = prepare(self, probabilities, request, levels)
         sets = placed.sets(levels, self.classes, may_be_empty)
         if type(probabilities) is not np.ndarray:
             sets = [sets_like_input(of_level, probabilities) for of_level in sets]
@@ -250,7 +220,7 @@ class Calibration:
         """
         level = check_level(alpha, assurance)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
-        placed, may_be_empty = prepare(self, self._formula, probabilities, request, [level])
+        placed, may_be_empty = prepare(self, probabilities, request, [level])
         mask: NDArray[np.bool_] = placed.mask(level, may_be_empty)
         return mask if type(probabilities) is np.ndarray else like_input(mask, probabilities)
 
@@ -272,7 +242,7 @@ class Calibration:
         its most likely label, whatever its p-value.) For a tensor it is a tensor.
         """
         request = Request(groups, u, ids, normalize, logits, first_row, weights)
-        p_values: Floats = prepare(self, self._formula, probabilities, request, ())[0].p_values()
+        p_values: Floats = prepare(self, probabilities, request, ())[0].p_values()
         return p_values if type(probabilities) is np.ndarray else like_input(p_values, probabilities)
 
     def sets_and_p_values(
@@ -304,28 +274,9 @@ class Calibration:
         """
         level = check_level(alpha, assurance)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
-        placed, may_be_empty = prepare(self, self._formula, probabilities, request, [level])
+        placed, may_be_empty = prepare(self, probabilities, request, [level])
         (sets,) = (placed := placed.seeded()).sets([level], self.classes, may_be_empty)
         return sets_like_input(sets, probabilities), like_input(placed.p_values(), probabilities)
-
-    @property
-    def effective_size(self) -> float | dict[Any, float]:
-        """So many samples of equal weight would say as much about the coverage: W^2 / sum w^2; n without weights.
-
-        With groups it is a dictionary with that of each. It is the n to think of when coverage varies from one
-        calibration to the next, as an approximation for weights that have nothing to do with the scores. Where heavy
-        rows are the hard ones it is too large: the standard deviation of coverage is then more than this n says, by a
-        tenth to two fifths where weights and scores are moderately correlated.
-
-        Examples
-        --------
-        >>> import aptset
-        >>> calibration = aptset.calibrate([[0.75, 0.25]] * 20, [0] * 20, weights=[1.0] * 10 + [3.0] * 10)
-        >>> calibration.effective_size
-        16.0
-        """
-        sizes: list[float] = self.held_out.effective_sizes.tolist()
-        return self.held_out.groups.by_name(sizes)
 
     def threshold(
         self, alpha: float | Mapping[Any, float] = 0.1, *, assurance: float | Assurance | None = None
@@ -336,10 +287,9 @@ class Calibration:
         label. With ``weights`` every row has a threshold of its own, and there is nothing to return.
         """
         level = check_level(alpha, assurance)
-        if isinstance(self.held_out, Measure) and self.held_out.has_weights:
+        if self.held_out.has_weights:
             return dict(zip(self.classes.tolist(), self.held_out.by_label(level), strict=True))
-        by_cell: list[float] = self.held_out.by_cell(level).tolist()
-        return self.held_out.groups.by_name(by_cell)
+        return self.held_out.groups.by_name(self.held_out.by_cell(level).tolist())
 
     def ranks(
         self, alpha: float | Mapping[Any, float] = 0.1, *, assurance: float | Assurance | None = None
@@ -408,9 +358,7 @@ class Calibration:
         ([0], [0.95], [1.0])
         """
         request = Request(groups, u, ids, normalize, logits, first_row, weights)
-        placed, _ = prepare(self, self._formula, on_host(probabilities), request, ())
-        assert isinstance(placed.rows, Rows)
-        return confidence_of(placed.p_values(), placed.rows.probabilities, self.classes)
+        return prepare(self, on_host(probabilities), request, ())[0].confidence(self.classes)
 
     def merge(self, other: Calibration) -> Calibration:
         """Join with a calibration of the same score on other rows: as if all rows had been calibrated at once.
@@ -437,8 +385,8 @@ class Calibration:
         from aptset import CoverageMonitor  # with figures and files, which sets do not need
 
         self.threshold(alpha)  # of a level that it knows
-        sizes = self.held_out.size_of_group
-        return CoverageMonitor(self.n if self.held_out.groups.is_one else sizes, alpha, alarm, mature=mature)
+        n = self.n if self.held_out.groups.is_one else self.held_out.size_of_group
+        return CoverageMonitor(n, alpha, alarm, mature=mature)
 
     def save(self, path: str | Path) -> None:
         """Write the calibration to one file that :func:`load` reads; opening it runs no code.

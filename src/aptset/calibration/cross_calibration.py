@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.calibration.merging import merged_folds
-from aptset.calibration.request import NAME, Request, new_rows, sets_of
+from aptset.calibration.request import NAME, Face, Request, new_rows, sets_of
 from aptset.conformal.aggregation import Tally
-from aptset.conformal.clusters import clusters_in_words, promise_about, promised
-from aptset.conformal.importance import Whole, effective_in_words
+from aptset.conformal.clusters import promised
+from aptset.conformal.importance import Whole
 from aptset.conformal.measure import Measure
 from aptset.conformal.scheme import Promises, Scheme, warn_no_promise
 from aptset.conformal.schemes.cross import CVPlus, check_same_shape, folds_in_order
@@ -25,12 +25,10 @@ from aptset.core.groups import Ids
 from aptset.core.levels import Assurance, Level, check_alphas, check_level
 from aptset.core.matrix import check_rows
 from aptset.core.randomization import BY_CONTENT, NewU, Randomization
-from aptset.core.tables import html_table
 from aptset.core.validate import refuse_foreign_keywords
 from aptset.kernels.formula import Floats
 from aptset.kernels.rows import Rows
 from aptset.scores import Score
-from aptset.scores.conformity import formula_of
 from aptset.sets import PredictionSets
 
 # What Calibration offers and several folds cannot: every other verb and option is the same on both.
@@ -46,7 +44,7 @@ NOT_OFFERED = {
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class CrossCalibration:
+class CrossCalibration(Face):
     """Scores of each fold's held-out rows, ready to combine the folds' probabilities. Made by :func:`calibrate_cv`.
 
     Attributes
@@ -93,42 +91,13 @@ class CrossCalibration:
             why = NOT_OFFERED.get(name)
             raise AttributeError(f"CrossCalibration has no {name}" + (f": {why}." if why else "."))
 
-    @property
-    def randomized(self) -> bool:
-        """Whether u is drawn or 1 everywhere."""
-        return self.chance.randomized
-
-    @property
-    def n(self) -> int:
-        """Number of calibration samples; of clusters, where rows belong together."""
-        return self.held_out.n
-
-    @property
-    def rows(self) -> int:
-        """Number of calibration rows: more than ``n`` where several belong to one cluster."""
-        return self.held_out.rows
-
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        rows = [("calibration rows", f"{self.rows:,}"), ("classes", len(self.classes)), ("score", self.conformity)]
-        promise = float(self._promises.coverage(Fraction(1, 10)))
-        rows += [
-            ("groups", self.held_out.groups.kind),
-            ("promise at alpha = 0.1", f"{promise:.4g}{promise_about(self.held_out.clusters)}"),
-        ]
-        return html_table(type(self).__name__, (), rows)
+        return self._html(float(self._promises.coverage(Fraction(1, 10))))
 
     def __repr__(self) -> str:
-        size = effective_in_words(self.held_out)
-        size = f" ({size} effective)" if size else clusters_in_words(self.held_out)
-        sizes = f"n={self.n}{size} in {len(self.folds)} folds, {len(self.classes)} classes"
+        sizes = f"{self._size_in_words()} in {len(self.folds)} folds, {len(self.classes)} classes"
         return f"CrossCalibration({self.scheme.name}, {sizes}, {self.conformity})"
-
-    @property
-    def effective_size(self) -> float | dict[Any, float]:
-        """So many samples of equal weight would say as much about the coverage; see Calibration.effective_size."""
-        sizes: list[float] = self.held_out.effective_sizes.tolist()
-        return self.held_out.groups.by_name(sizes)
 
     @overload
     def guarantee(self, alpha: float = ..., *, assurance: float | Assurance | None = ...) -> float: ...
@@ -357,10 +326,10 @@ class CrossCalibration:
         levels: Sequence[Level],
     ) -> tuple[Tally, Ids | None, Whole | None, bool]:
         """Take in what the folds say about new rows, one at a time; the first of them is checked with all the rest."""
-        tally, draw, formula = None, None, formula_of(self.conformity)
+        tally, draw = None, None
         for number, probabilities in enumerate(folds_in_order(fold_probabilities, self.folds)):
             name = f"{NAME} of fold {self.folds[number]}"
-            rows, draw, matrix = new_rows(self, formula, probabilities, request, draw, name, may_stay=False)
+            rows, draw, matrix = new_rows(self, probabilities, request, draw, name, may_stay=False)
             assert isinstance(rows, Rows)  # the counts of the folds are added on the host
             if tally is None:
                 tally = self.scheme.combine(*matrix.shape)

@@ -83,12 +83,7 @@ def _check(one: Any, other: Any) -> None:
         "kind of names of groups": _may_be_equal(ours.groups.of_rows, theirs.groups.of_rows),
         "kind of names of folds": _may_be_equal(folds, other_folds),
     }
-    differences = [name for name, equal in same.items() if not equal]
-    if differences:
-        raise ValueError(
-            f"other must be a calibration of the same kind; it differs in {', '.join(differences)}. "
-            "Calibrate every shard with the same settings and the same integer random_state."
-        )
+    check_same(same, "be a calibration of the same kind", "Calibrate")
     parts, other_parts = ({*each.parts, sum(each.parts) % 2**64} if each.parts else set() for each in (one, other))
     if parts & other_parts:
         raise ValueError(
@@ -96,6 +91,16 @@ def _check(one: Any, other: Any) -> None:
             "If they are the same shard, they would count twice: merge every shard once. If they are other rows that "
             "happen to be equal, calibrate them with ids=..., or each shard with a first_row of its own, which gives "
             "them a u of their own."
+        )
+
+
+def check_same(same: dict[str, bool], rule: str, verb: str) -> None:
+    """Refuse what was made with other settings, and name those that differ."""
+    differences = ", ".join(name for name, equal in same.items() if not equal)
+    if differences:
+        raise ValueError(
+            f"other must {rule}; it differs in {differences}. {verb} every shard with the same settings and the same "
+            "integer random_state."
         )
 
 

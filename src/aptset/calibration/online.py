@@ -32,7 +32,6 @@ from aptset.core.randomization import refuse_fresh
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import Rows
-from aptset.scores.conformity import formula_of
 from aptset.sets import PredictionSets
 
 
@@ -168,7 +167,6 @@ class Online:
         waiting: int = 1_000_000,
     ) -> None:
         self.calibration = check_streamable(calibration)
-        self._formula = formula_of(calibration.conformity)
         law = Law(validate.alpha(alpha), check_step(step), check_window(window))
         tracks = [Track(law, scores.tolist()) for scores in first_scores(calibration, law.window)]
         most = check_count(waiting, "waiting", "1000000 is usual")
@@ -298,9 +296,7 @@ class Online:
         """Check rows of a stream as the calibration checks new ones; those on a device go through the host."""
         refuse_fresh(u, "in a stream, which numbers copies from call to call")
         calibration, request = self.calibration, Request(groups, u, ids, *settings)
-        rows, draw, matrix = new_rows(
-            calibration, self._formula, probabilities, request, is_whole=False, may_stay=False
-        )
+        rows, draw, matrix = new_rows(calibration, probabilities, request, is_whole=False, may_stay=False)
         assert isinstance(rows, Rows)  # nothing stays on a device
         of_rows, sizes = calibration.held_out.resolve_groups(groups, len(rows))
         unknown = {name: n for name, n in sizes.items() if n == 0 and name not in calibration.held_out.size_of_group}

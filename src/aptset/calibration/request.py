@@ -7,24 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.calibration.weights import corrected
-from aptset.conformal.importance import (
-    Whole,
-    rows_of,
-)
+from aptset.conformal.clusters import clusters_in_words, promise_about
+from aptset.conformal.importance import Whole, effective_in_words, rows_of
 from aptset.conformal.thresholds import Thresholds
 from aptset.core import validate
 from aptset.core.devices import is_on_device, meta_array, on_host, tensor_of
 from aptset.core.groups import Ids
 from aptset.core.levels import Level
-from aptset.core.matrix import check_new_probabilities, check_rows, softmax_of, tolerance_of
-from aptset.core.randomization import NewU, Uniforms, check_first_row, column_or_values
-from aptset.core.tables import without_column
+from aptset.core.matrix import (
+    TOLERANCE,
+    TOLERANCES,
+    check_new_probabilities,
+    check_rows,
+    softmax_of,
+    tolerance_of,
+)
+from aptset.core.randomization import NO_UNIFORMS, NewU, Randomization, Uniforms, check_first_row, column_or_values
+from aptset.core.tables import html_table, without_column
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.membership import Set, mask_of, masks, select
 from aptset.kernels.rowhash import Words
@@ -39,17 +46,79 @@ from aptset.kernels.rows import (
     label_scores,
     own_seeds,
 )
+from aptset.scores import Score
+from aptset.scores.conformity import formula_of
 from aptset.sets import PredictionSets
 
 if TYPE_CHECKING:
-    from aptset.calibration.calibration import Calibration
-    from aptset.calibration.cross_calibration import CrossCalibration
     from aptset.calibration.tensors import OnDevice
-
-    Face: TypeAlias = Calibration | CrossCalibration
 
 
 NAME = "probabilities"
+
+
+class Face:
+    """What calibrations of one model and of several have in common."""
+
+    held_out: Thresholds
+    classes: NDArray[Any]
+    conformity: Score
+    key: int
+    chance: Randomization
+    allow_empty: bool
+    columns: NDArray[Any] | None
+    normalize: bool
+    parts: tuple[int, ...]
+
+    @cached_property
+    def _formula(self) -> Formula:
+        return formula_of(self.conformity)
+
+    @property
+    def randomized(self) -> bool:
+        """Whether u is drawn or 1 everywhere."""
+        return self.chance.randomized
+
+    @property
+    def n(self) -> int:
+        """Number of calibration samples; of clusters, where rows belong together."""
+        return self.held_out.n
+
+    @property
+    def rows(self) -> int:
+        """Number of calibration rows: more than ``n`` where several belong to one cluster."""
+        return self.held_out.rows
+
+    @property
+    def effective_size(self) -> float | dict[Any, float]:
+        """So many samples of equal weight would say as much about the coverage: W^2 / sum w^2; n without weights.
+
+        With groups it is a dictionary with that of each. It is the n to think of when coverage varies from one
+        calibration to the next, as an approximation for weights that have nothing to do with the scores. Where heavy
+        rows are the hard ones it is too large: the standard deviation of coverage is then more than this n says, by a
+        tenth to two fifths where weights and scores are moderately correlated.
+
+        Examples
+        --------
+        >>> import aptset
+        >>> calibration = aptset.calibrate([[0.75, 0.25]] * 20, [0] * 20, weights=[1.0] * 10 + [3.0] * 10)
+        >>> calibration.effective_size
+        16.0
+        """
+        sizes: list[float] = self.held_out.effective_sizes.tolist()
+        return self.held_out.groups.by_name(sizes)
+
+    def _html(self, promise: float, *more: tuple[str, Any]) -> str:
+        """Return a table for notebooks, with what is promised at alpha = 0.1."""
+        rows = [("calibration rows", f"{self.rows:,}"), ("classes", len(self.classes)), ("score", self.conformity)]
+        about = f"{promise:.4g}{promise_about(self.held_out.clusters)}"
+        rows += [("groups", self.held_out.groups.kind), ("promise at alpha = 0.1", about), *more]
+        return html_table(type(self).__name__, (), rows)
+
+    def _size_in_words(self) -> str:
+        """Return n, with the effective size where there are weights, or what n counts where rows belong together."""
+        size = effective_in_words(self.held_out)
+        return f"n={self.n} ({size} effective)" if size else f"n={self.n}{clusters_in_words(self.held_out)}"
 
 
 def stays_on_device(probabilities: Any, formula: Formula) -> bool:
@@ -119,7 +188,6 @@ class Request(NamedTuple):
 
 def new_rows(
     face: Face,
-    formula: Formula,
     probabilities: Any,
     request: Request,
     draw: Uniforms | None = None,
@@ -133,25 +201,29 @@ def new_rows(
     A ``draw`` that was made for the rows of another fold is used again. ``is_whole`` says that the rows are no piece of
     a longer table; by default those that start at row 0 are none. ``may_stay`` allows rows to stay on their device.
     """
-    ids = request.ids
+    ids, formula = request.ids, face._formula
     if ids is not None:
         probabilities, ids = take_ids(probabilities, ids)
-    factors = face.held_out.factors
-    is_plain = type(probabilities) is np.ndarray and request.logits is False and factors is None
-    may_stay = may_stay and not is_plain and not face.held_out.is_weighted and not face.held_out.groups.by_both
-    stays = may_stay and stays_on_device(probabilities, formula)
-    shape = probabilities if is_plain else shape_proxy(probabilities, stays)
-    matrix = check_new_probabilities(shape, NAME, face.classes, face.columns)
+    held_out, matrix, stays = face.held_out, probabilities, False
+    is_plain = type(matrix) is np.ndarray and matrix.dtype.kind == "f" and matrix.ndim == 2 and len(matrix) > 0
+    is_plain = is_plain and matrix.shape[1] == len(face.classes)  # the usual case: nothing to ask
+    if not is_plain:
+        may_stay = may_stay and not held_out.is_weighted and not held_out.groups.by_both
+        stays = may_stay and stays_on_device(probabilities, formula)
+        matrix = check_new_probabilities(shape_proxy(probabilities, stays), NAME, face.classes, face.columns)
     starts = request.first_row == 0  # the last piece of a file may well be one row
-    if draw is None:
+    if draw is None and request.u is None and ids is None and face.chance.is_plain:
+        draw = NO_UNIFORMS
+    elif draw is None:
         whole = starts if is_whole is None else is_whole
         draw = face.chance.predicts(request.u, ids, len(matrix), face.key, whole)
     divide = face.normalize if request.normalize is None else validate.flag(request.normalize, "normalize")
     start = 0 if type(request.first_row) is int and starts else check_first_row(request.first_row)
-    if is_plain:
-        return Rows(matrix, formula, face.key, tolerance_of(matrix), *draw, divide, PREDICTION, start), draw, matrix
+    if is_plain and request.logits is False and held_out.factors is None:
+        tolerance = TOLERANCES.get(matrix.dtype, TOLERANCE)
+        return Rows(matrix, formula, face.key, tolerance, *draw, divide, PREDICTION, start), draw, matrix
     soft = validate.flag(request.logits, "logits")
-    of_rows = (formula, face.key, draw, divide, PREDICTION, start, factors, name)
+    of_rows = (formula, face.key, draw, divide, PREDICTION, start, held_out.factors, name)
     return make_rows(matrix, probabilities, stays, soft, *of_rows), draw, matrix
 
 
@@ -282,6 +354,11 @@ class PlacedRows(NamedTuple):
         check_rows(rows.probabilities, first_bad, self.name, rows.normalize, rows.tolerance)
         return p_values
 
+    def confidence(self, classes: NDArray[Any]) -> Confidence:
+        """Return the guess of each row, of rows on the host, with its confidence and credibility."""
+        assert isinstance(self.rows, Rows)
+        return confidence_of(self.p_values(), self.rows.probabilities, classes)
+
     def _thresholds(self, levels: Sequence[Level]) -> Floats | Callable[[int, int], Floats]:
         """Return thresholds, (levels, 1 or rows, 1 or labels), or where both have their own, what makes them.
 
@@ -298,14 +375,12 @@ class PlacedRows(NamedTuple):
         return of_block
 
 
-def prepare(
-    face: Calibration, formula: Formula, probabilities: Any, request: Request, levels: Sequence[Level]
-) -> tuple[PlacedRows, bool]:
+def prepare(face: Face, probabilities: Any, request: Request, levels: Sequence[Level]) -> tuple[PlacedRows, bool]:
     """Return new rows as one model is asked about them, and whether sets may be empty.
 
     Without levels nothing is said about too few samples.
     """
-    rows, _, matrix = new_rows(face, formula, probabilities, request)
+    rows, _, matrix = new_rows(face, probabilities, request)
     ids, mass = face.held_out.place(request.groups, request.weights, len(matrix), levels)
     allow_empty = face.allow_empty
     if request.allow_empty is not None:

@@ -15,7 +15,6 @@ from typing import Any, get_args
 
 import numpy as np
 
-from aptset.calibration.acceptance import Acceptance
 from aptset.calibration.acceptance_rows import CONFIDENCES, OWN, By, Reading
 from aptset.calibration.acceptance_threshold import ALL, AcceptanceThreshold, Level
 from aptset.calibration.storage import chance_facts
@@ -127,7 +126,7 @@ SCHEMAS = {
 STORE = Store(SCHEMAS, "kind of acceptance", "Make it again with `aptset calibrate --accept` or save().")
 
 
-def write_acceptance(path: str | Path, rule: Acceptance) -> None:
+def write_acceptance(path: str | Path, rule: Any) -> None:
     """Write the rows of a rule."""
     tensors = {"confidence": rule.confidences, "u": rule.u, "wrong": rule.is_wrong}
     of_cells = {} if rule.cells is None else {"cells": rule.cells}
@@ -155,21 +154,15 @@ def write_threshold(path: str | Path, threshold: AcceptanceThreshold) -> None:
     write(path, "acceptance_threshold", facts, tensors)
 
 
-def load_acceptance(path: str | Path) -> Acceptance | AcceptanceThreshold:
-    """Read a rule or a threshold that was saved; whatever is not intact is refused with one error."""
-    facts, tensors = STORE.read(path)
-    reading = _read_reading(path, facts)
-    if facts["kind"] == "acceptance":
-        rows = (tensors["confidence"], tensors["u"], tensors["wrong"], tensors.get("cells"))
-        return Acceptance(reading, *rows, tuple(map(int, facts["parts"])))
+def stored_levels(facts: Facts, tensors: Tensors) -> dict[Any, Level]:
+    """Return the threshold of each group that has one, or the one of all rows."""
     levels = {}
-    names = reading.groups.names
-    each = zip(tensors["counts"].tolist(), tensors["value"].tolist(), tensors["u"].tolist(), strict=True)
-    for (counts, value, u), error, reason in zip(each, facts["errors"], facts["reasons"], strict=True):
-        cell, rows_above, n, wrong = counts
-        group = ALL if cell < 0 else names[cell]
+    columns = (tensors[name].tolist() for name in ("counts", "value", "u"))
+    every = zip(*columns, facts["errors"], facts["reasons"], strict=True)
+    for (cell, rows_above, n, wrong), value, u, error, reason in every:
+        group = ALL if cell < 0 else hashable(facts["names"][cell])
         levels[group] = Level(value, u, rows_above, n, wrong, Fraction(error), reason, value == inf)
-    return AcceptanceThreshold(reading, facts["assurance"], facts["all_at_once"], levels)
+    return levels
 
 
 def _reading_facts(reading: Reading) -> Facts:
@@ -193,7 +186,8 @@ def _reading_facts(reading: Reading) -> Facts:
     }
 
 
-def _read_reading(path: str | Path, facts: Facts) -> Reading:
+def read_reading(path: str | Path, facts: Facts) -> Reading:
+    """Return how rows are read; refuse columns and names that no rule has."""
     classes, columns = (
         None if facts[name] is None else check_stored_labels(path, facts[name], name) for name in ("classes", "columns")
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,12 +26,6 @@ from aptset.core.matrix import (
 )
 from aptset.kernels.blocks import over_blocks
 from aptset.kernels.formula import Floats, normalised
-
-if TYPE_CHECKING:
-    from aptset.calibration.calibration import Calibration
-    from aptset.calibration.cross_calibration import CrossCalibration
-
-    Face: TypeAlias = Calibration | CrossCalibration
 
 
 class RowWeights(NamedTuple):

@@ -86,7 +86,7 @@ def beside_the_user() -> None:
 
 def load_rule(path: Path) -> Acceptance:
     """Read a rule; what else the file may be is refused with the way out."""
-    from aptset.calibration.stored_acceptance import load_acceptance
+    from aptset.calibration.acceptance import load_acceptance
 
     kind = stored_kind(path)
     if kind not in (None, "acceptance", "acceptance_threshold"):
@@ -141,8 +141,8 @@ def facts_of(path: Path) -> dict[str, Any]:
 
 def _of_acceptance(path: Path) -> dict[str, Any]:
     """Return what rows for decisions, or a threshold made of them, say about themselves."""
+    from aptset.calibration.acceptance import load_acceptance
     from aptset.calibration.stored_acceptance import STORE as OF_ACCEPTANCE
-    from aptset.calibration.stored_acceptance import load_acceptance
 
     (facts, _), rule = OF_ACCEPTANCE.read(path), load_acceptance(path)
     known = {"n": rule.n, "n_wrong": rule.n_wrong} if isinstance(rule, Acceptance) else {"promise": rule.sentence()}

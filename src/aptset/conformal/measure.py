@@ -373,16 +373,6 @@ class Measure(Thresholds):
         *ranks, _ = self.ranks(level)
         return np.array([*(pooled.of_rank(cell, rank) for cell, rank in enumerate(ranks)), np.inf])
 
-    def by_label(self, level: Level) -> list[float]:
-        """Return the threshold of each label with masses, where labels alone decide it."""
-        if self.ratios is None or self.groups.by_row:
-            self.check_offers("threshold")
-        ids = np.zeros(1, dtype=np.int32) if self.groups.is_one else None
-        of_labels: list[float] = self.thresholds([level], self.groups.index(ids), self.test_mass(None, 1))[
-            0, 0
-        ].tolist()
-        return of_labels
-
     def p_values(self, rows: Rows, ids: Ids | None, mass: Whole | None) -> tuple[Floats, int]:
         """Return the p-value of every label under the only model, and the first bad row or -1."""
         (fold,) = self.folds

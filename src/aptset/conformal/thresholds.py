@@ -328,6 +328,14 @@ class Thresholds(ABC):
                 self._by_cell[level] = known
         return known
 
+    def by_label(self, level: Level) -> list[float]:
+        """Return the threshold of each label with masses, where labels alone decide it."""
+        if self.ratios is None or self.groups.by_row:
+            self.check_offers("threshold")
+        ids = np.zeros(1, dtype=np.int32) if self.groups.is_one else None
+        of_labels = self.thresholds([level], self.groups.index(ids), self.test_mass(None, 1))[0, 0]
+        return list(map(float, of_labels))
+
     @cached_property
     def _by_cell(self) -> dict[Level, Floats]:
         """Those that were asked for: a level comes again with every batch."""

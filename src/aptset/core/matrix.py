@@ -16,8 +16,8 @@ from aptset.kernels.rows import softmax_by_blocks
 OF_ESTIMATOR = "probabilities of the estimator"
 
 # How far a row may sum from 1 before it is refused: what rounding to the dtype can explain, with room to spare.
-_TOLERANCES = {np.dtype(np.float16): 2e-2, np.dtype(np.float32): 1e-3}
-_TOLERANCE = 1e-5  # of float64 and integers: float64 that was float32 once must pass
+TOLERANCES = {np.dtype(np.float16): 2e-2, np.dtype(np.float32): 1e-3}
+TOLERANCE = 1e-5  # of float64 and integers: float64 that was float32 once must pass
 _LOOKED_AT = 2**17  # cells that are asked at a time whether they are probabilities
 
 
@@ -64,10 +64,6 @@ def check_new_probabilities(
     probabilities: Any, name: str, classes: NDArray[Any], columns: NDArray[Any] | None
 ) -> NDArray[np.generic]:
     """Return a matrix with one column per class; a table goes by its column names, as at calibration (``columns``)."""
-    if type(probabilities) is np.ndarray and probabilities.dtype.kind == "f" and probabilities.ndim == 2:
-        n_rows, n_columns = probabilities.shape
-        if n_columns == len(classes) and n_columns > 1 and n_rows:  # the usual case: nothing to ask
-            return probabilities
     matrix, names = check_probabilities(probabilities, name)
     if matrix.shape[1] != len(classes):
         raise ValueError(
@@ -113,8 +109,8 @@ def _as_matrix(values: Any, name: str) -> NDArray[np.generic]:
 def tolerance_of(matrix: NDArray[np.generic], given: Any = None) -> float:
     """Return how far rows of this dtype may sum from 1; ``given`` is what the matrix came as."""
     if given is not None and is_bfloat16(given):
-        return _TOLERANCES[np.dtype(np.float16)]  # numpy has it as float32
-    return _TOLERANCES.get(matrix.dtype, _TOLERANCE)
+        return TOLERANCES[np.dtype(np.float16)]  # numpy has it as float32
+    return TOLERANCES.get(matrix.dtype, TOLERANCE)
 
 
 def check_rows(
@@ -184,7 +180,7 @@ def softmax_of(matrix: NDArray[np.generic], name: str) -> Floats:
 def _are_probabilities(rows: NDArray[np.generic]) -> bool:
     with np.errstate(invalid="ignore", over="ignore"):
         wide = rows.astype(np.float64, order="C")  # the order of a sum must not depend on the layout
-        return bool((wide >= 0).all() and (np.abs(wide.sum(axis=1) - 1) <= _TOLERANCE).all())
+        return bool((wide >= 0).all() and (np.abs(wide.sum(axis=1) - 1) <= TOLERANCE).all())
 
 
 def refuse_probabilities(are_probabilities: bool, name: str) -> None:

@@ -46,7 +46,7 @@ def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Co
         return load_folder(Path(path), scores, trust)[0]
     check_plain_file(Path(path))
     if stored_kind(path) in ("acceptance", "acceptance_threshold"):
-        from aptset.calibration.stored_acceptance import load_acceptance
+        from aptset.calibration.acceptance import load_acceptance
 
         return load_acceptance(path)
     from aptset.calibration.storage import load_calibration  # half of what `calibrate` has to load
