@@ -15,8 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 from test_audit_chances import rows
 
 import aptset
-from aptset.audits.audit import as_conformal
-from aptset.audits.dataset import RandomSplit, prepare
+from aptset.audits.dataset import RandomSplit, as_conformal, prepare
 from aptset.audits.results import SplitResult
 from aptset.metrics import OF_SPLITS
 from aptset.metrics.estimates import resampled_share

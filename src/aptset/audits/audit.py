@@ -16,7 +16,7 @@ from aptset import ConformalClassifier
 from aptset.audits.dataset import (
     Pool,
     RandomSplit,
-    check_repetitions,
+    as_conformal,
     groups_shown,
     prepare,
     split_and_measure,
@@ -29,7 +29,6 @@ from aptset.core.labels import coded_list, known_columns
 from aptset.core.tables import Backend, Display, html_table, make_table
 from aptset.core.validate import warn_caller
 from aptset.estimator.checks import check_calibrations, check_estimator_can, is_frozen
-from aptset.estimator.fitting import fresh
 from aptset.metrics.coverage_distribution import FALSE_ALARMS
 from aptset.metrics.evaluation import about_new_labels
 from aptset.reports.making import check_page_path, save_page
@@ -110,30 +109,6 @@ class Audit:
         verdicts = [f"  {name}: {verdict.sentence()}" for name, verdict in self.verdicts.items()]
         verdicts += [f"  {sentence}" for sentence in self.remarks]
         return "\n".join([head, *verdicts, "", self.splits.text(), "", f"  Drift: {self.drift.sentence()}", ENDING])
-
-
-def check_auditable(model: ConformalClassifier) -> None:
-    """Refuse a promise that random splits do not show, or whose law the verdicts do not know."""
-    if model.weights is not None:
-        raise ValueError(
-            "weights must be left out here: weights are for test rows of another distribution, and the test rows of "
-            "random splits have the same one. Make a report on rows of the other distribution."
-        )
-    if model.assurance is not None:
-        raise ValueError(
-            "assurance must be None for audit and compare, whose verdicts are about sets that cover 1 - "
-            f"alpha on average; got {model.assurance}. Leave it out here: sets with assurance cover more."
-        )
-    validate.alpha(model.alpha)
-
-
-def as_conformal(model: Any, calibration: Any, alpha: float | None, **settings: Any) -> ConformalClassifier:
-    """Return the classifier to audit: the one given, or a model wrapped into one."""
-    if isinstance(model, ConformalClassifier):
-        check_auditable(model)
-        same: ConformalClassifier = fresh(model).set_params(**({} if alpha is None else {"alpha": alpha}))
-        return same
-    return ConformalClassifier(model, calibration=calibration, alpha=0.1 if alpha is None else alpha, **settings)
 
 
 def unseen_rows(pool: Pool, repetitions: int, seed: int) -> NDArray[np.intp]:
@@ -262,13 +237,12 @@ def audit(
         candidates = {str(one): as_conformal(estimator, one, alpha, **settings) for one in chosen}
     shown = groups_shown(groups, candidates.values(), y)
     pool, share = prepare(X, y, shown, time, test_share, features, random_state, clusters)
-    count = check_repetitions(repetitions)
-    splits = split_and_measure(candidates, pool, count, random_state, folder, n_jobs, progress, True, extra_metrics)
+    how = (repetitions, random_state, folder, n_jobs, progress)
+    splits = split_and_measure(candidates, pool, *how, in_order=True, extra_metrics=extra_metrics)
     exact = validate.alpha(next(iter(candidates.values())).alpha)
     # One of 100 audits may speak up for nothing; the look at drift takes most of that.
     each = (FALSE_ALARMS - OF_DRIFT) / len(candidates)
-    about = "" if pool.clusters is None else f" for a row of a new {pool.noun}"
-    verdicts = {name: judge(splits.of(name), exact, share, each, about) for name in candidates}
+    verdicts = {name: judge(splits.of(name), exact, share, each, pool.about) for name in candidates}
     drift = _drift(splits, pool, candidates, exact, random_state)
     remarks = tuple(_about_labels(estimator, pool, candidates, splits, random_state))
     return Audit(splits, verdicts, drift, float(exact), len(pool.y), pool.n_test, pool.in_words(), remarks)

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from aptset import Estimate
-from aptset.audits.audit import as_conformal
 from aptset.audits.dataset import (
-    check_repetitions,
+    as_conformal,
     groups_shown,
     prepare,
     split_and_measure,
@@ -338,10 +337,9 @@ def compare(
     check_same_level({name: validate.alpha(model.alpha) for name, model in models.items()})
     shown = groups_shown(groups, models.values(), y)
     pool, share = prepare(X, y, shown, None, test_share, features, clusters=clusters)
-    how = (check_repetitions(repetitions), random_state, folder, n_jobs, progress)
+    how = (repetitions, random_state, folder, n_jobs, progress)
     splits = split_and_measure(models, pool, *how, extra_metrics=extra_metrics)
     each = FALSE_ALARMS / len(models)
-    about = "" if pool.clusters is None else f" for a row of a new {pool.noun}"
-    verdicts = {name: judge(splits.of(name), validate.alpha(m.alpha), share, each, about) for name, m in models.items()}
-    shared = float(validate.alpha(next(iter(models.values())).alpha))
-    return Comparison(splits, verdicts, rank(splits, verdicts), shared, len(pool.y), pool.n_test)
+    exact = validate.alpha(next(iter(models.values())).alpha)
+    verdicts = {name: judge(splits.of(name), exact, share, each, pool.about) for name in models}
+    return Comparison(splits, verdicts, rank(splits, verdicts), float(exact), len(pool.y), pool.n_test)

@@ -37,9 +37,28 @@ from aptset.metrics.monitor_checks import rows_to_monitor
 from aptset.metrics.outcome import Outcome, RowClusters
 
 
-def check_repetitions(repetitions: Any) -> int:
-    """Return the number of random splits."""
-    return validate.whole(repetitions, "repetitions", 2, "a whole number, at least 2", way_out="100 is a good number.")
+def check_auditable(model: ConformalClassifier) -> None:
+    """Refuse a promise that random splits do not show, or whose law the verdicts do not know."""
+    if model.weights is not None:
+        raise ValueError(
+            "weights must be left out here: weights are for test rows of another distribution, and the test rows of "
+            "random splits have the same one. Make a report on rows of the other distribution."
+        )
+    if model.assurance is not None:
+        raise ValueError(
+            "assurance must be None for audit and compare, whose verdicts are about sets that cover 1 - "
+            f"alpha on average; got {model.assurance}. Leave it out here: sets with assurance cover more."
+        )
+    validate.alpha(model.alpha)
+
+
+def as_conformal(model: Any, calibration: Any, alpha: float | None, **settings: Any) -> ConformalClassifier:
+    """Return the classifier to audit: the one given, or a model wrapped into one."""
+    if isinstance(model, ConformalClassifier):
+        check_auditable(model)
+        same: ConformalClassifier = fresh(model).set_params(**({} if alpha is None else {"alpha": alpha}))
+        return same
+    return ConformalClassifier(model, calibration=calibration, alpha=0.1 if alpha is None else alpha, **settings)
 
 
 def check_seed(seed: Any) -> int:
@@ -91,6 +110,11 @@ class Pool:
     def n_units(self) -> int:
         """How many rows there are, or clusters, of which each is on one side of a split."""
         return len(self.y) if self.clusters is None else int(self.clusters.max()) + 1
+
+    @property
+    def about(self) -> str:
+        """What a promise is about, in words; nothing where rows stand alone."""
+        return "" if self.clusters is None else f" for a row of a new {self.noun}"
 
     def in_words(self) -> str:
         """Say what splits are made of, and how much of it tests."""
@@ -349,6 +373,8 @@ def split_and_measure(
     extra_metrics: Any = (),
 ) -> Splits:
     """Run every candidate on the same splits, through the experiment runner."""
+    rule = "a whole number, at least 2"
+    repetitions = validate.whole(repetitions, "repetitions", 2, rule, way_out="100 is a good number.")
     check_seed(seed)
     extra = tuple(check_extra(extra_metrics))
     if extra and pool.features is None:

@@ -183,6 +183,12 @@ def score_labels(probabilities: Any, labels: Any, request: LabelledRequest) -> S
     return finish(labelled, scored, scored.n_copies)
 
 
+def score_and_formula(conformity: Any) -> tuple[Score, Formula]:
+    """Return the score that a name, an object or a function stands for, and the form in which the loops take it."""
+    score = check_conformity(conformity)
+    return score, formula_of(score)
+
+
 def score_on_grid(conformity: Any, resolution: float | None) -> Score:
     """Return the score that a name, an object or a function stands for, on a grid where a resolution is given."""
     score = check_conformity(conformity)

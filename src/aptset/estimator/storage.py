@@ -328,7 +328,7 @@ def load_folder(
     folder: Path, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
 ) -> tuple[Any, Facts]:
     """Return a classifier and the facts of its folder."""
-    from aptset.estimator.classifier import ConformalClassifier
+    from aptset import ConformalClassifier  # which knows this module
 
     trust = [trust] if isinstance(trust, str) else list(trust)
     facts, tensors = read_folder(folder)

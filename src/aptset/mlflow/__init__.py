@@ -29,9 +29,18 @@ from sklearn.frozen import FrozenEstimator
 from aptset import AcceptanceThreshold, Calibration, ConformalClassifier, evaluate, report
 from aptset.core.levels import check_level
 from aptset.estimator.models import LabelledModel, Member
-from aptset.mlflow.description import Description, described_by, groups_of, has_groups_of_rows, signature_of
 from aptset.mlflow.native_models import as_taken, flavour_of, save_native
-from aptset.mlflow.served import ACCEPTANCE, MODELS, SETS, load_sets
+from aptset.mlflow.served import (
+    ACCEPTANCE,
+    MODELS,
+    SETS,
+    Description,
+    described_by,
+    groups_of,
+    has_groups_of_rows,
+    load_sets,
+    signature_of,
+)
 from aptset.mlflow.served import _load_pyfunc as _load_pyfunc  # which MLflow asks for by this name
 
 __all__ = ["load_model", "log_evaluation", "log_model", "save_model"]

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import time
-import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset import Acceptance, CoverageMonitor, Estimate, Evaluation, Taxonomy, Unevenness, WorstSlice
+from aptset import CoverageMonitor, Estimate, Evaluation, Taxonomy, Unevenness, WorstSlice
 from aptset.core import validate
 from aptset.core.tables import is_table, iterate_columns, names_of_columns
 from aptset.metrics import Metric
@@ -306,82 +305,3 @@ def _line(metric: Metric, value: Estimate) -> MetricLine:
     written = words.number if metric.unit == "labels" else words.share
     sentence = f"{metric.sentence} Here: {value.describe()}." if isinstance(value, Unevenness) else metric.sentence
     return MetricLine(metric.words, written(value), f"{written(value.low)} to {written(value.high)}", sentence)
-
-
-ERRORS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2)
-ASSURANCE = 0.9
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 520.0, 190.0, 44.0, 206.0
-
-
-class CurveRow(NamedTuple):
-    """One error that is allowed, and for each rule the share of rows acted on and the share of these that is wrong."""
-
-    error: str
-    threshold: str
-    threshold_wrong: str
-    batch: str
-    batch_wrong: str
-    estimate: str
-
-
-def who_decides(source: Any, evidence: EvaluationRows | None) -> dict[str, Any] | None:
-    """Return how many rows could be acted on, by the error that is allowed: what is promised, and what was measured.
-
-    Jin and Candès 2023 for a batch, docs/design/0024 for a threshold. None for sources that kept no rows to learn from.
-    """
-    fitted = getattr(source, "fitted_", None)
-    if evidence is None or evidence.probabilities is None or getattr(fitted, "decisions", None) is None:
-        return None
-    rule = source.acceptance_
-    probabilities = np.asarray(evidence.probabilities)
-    confidence = probabilities.max(axis=1).astype(np.float64)
-    is_wrong = probabilities.argmax(axis=1) != evidence.columns
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # too few rows show as a share of 0
-        numbers = [_at(rule, confidence, is_wrong, error) for error in ERRORS]
-    lines = [
-        CurveRow(words.share(e), *(_in_words(one) for one in rest)) for e, rest in zip(ERRORS, numbers, strict=True)
-    ]
-    curves = {name: _points([row[k] or 0.0 for row in numbers]) for name, k in (("threshold", 0), ("batch", 2))}
-    ticks = [(_x(error), f"{error:.0%}") for error in (0.01, 0.05, 0.1, 0.15, 0.2)]
-    return {
-        "lines": lines,
-        "n": f"{rule.n:,}",
-        "assurance": f"{ASSURANCE:.0%}",
-        "curves": {**curves, "estimate": _points([row[4] or 0.0 for row in numbers])},
-        "x_ticks": ticks,
-        "y_ticks": [(_y(part), f"{part:.0%}") for part in (0.0, 0.25, 0.5, 0.75, 1.0)],
-    }
-
-
-def _at(
-    rule: Acceptance, confidence: NDArray[np.float64], is_wrong: NDArray[np.bool_], error: float
-) -> list[float | None]:
-    """Return share acted on and share wrong by one threshold and as a batch, and the share that the curve estimates."""
-    threshold = rule.threshold(error, ASSURANCE)
-    nobody = np.zeros(len(confidence))
-    by_threshold = threshold.above(confidence, nobody, None)
-    batch = rule.above_in_batch(confidence, error)
-    wrong = np.cumsum(rule.is_wrong) / np.arange(1, rule.n + 1)
-    fits = np.flatnonzero(wrong <= error)
-    estimate = float((fits[-1] + 1) / rule.n) if len(fits) else 0.0
-    measured: list[float | None] = []
-    for act in (by_threshold, batch):
-        measured += [float(act.mean()), float(is_wrong[act].mean()) if act.any() else None]
-    return [*measured, estimate]
-
-
-def _in_words(value: float | None) -> str:
-    return "none" if value is None else words.share(value)
-
-
-def _x(error: float) -> float:
-    return round(_LEFT + _WIDTH * error / ERRORS[-1], 1)
-
-
-def _y(part: float) -> float:
-    return round(_BOTTOM - _HEIGHT * part, 1)
-
-
-def _points(shares: list[float]) -> str:
-    return " ".join(f"{_x(error)},{_y(part)}" for error, part in zip(ERRORS, shares, strict=True))

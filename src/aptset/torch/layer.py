@@ -12,6 +12,7 @@ from torch import nn
 
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.device_rows import DeviceRows
+from aptset.calibration.labelled_rows import score_and_formula
 from aptset.calibration.tensors import TensorSets, sets_at, sets_by_label
 from aptset.core import validate
 from aptset.core.devices import meta_array
@@ -23,7 +24,6 @@ from aptset.core.validate import warn_caller
 from aptset.kernels.engines.torch_rows import in_numbers_of_python, signed
 from aptset.kernels.formula import Formula
 from aptset.kernels.rows import PREDICTION
-from aptset.scores.conformity import check_conformity, formula_of
 from aptset.torch.operator import UNKNOWN, masks_in_graph, set_masks
 
 Tensor = Any
@@ -105,14 +105,14 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         super().__init__()
         self.n_classes = validate.whole(n_classes, "n_classes", 2)
         self.alphas, self._is_sequence = check_alphas(alpha, assurance)
-        self.conformity = check_conformity(conformity)
+        self.conformity, formula = score_and_formula(conformity)
         self.by_label = _check_layer_groups(groups)
         self.classes = check_classes(classes, self.n_classes, None, [])
         self.randomized = validate.flag(randomized, "randomized")
         self.allow_empty = validate.flag(allow_empty, "allow_empty")
         self.normalize, self.logits = validate.flag(normalize, "normalize"), validate.flag(logits, "logits")
         self.calibration: Calibration | None = None
-        formula = _check_fast(formula_of(self.conformity), self.conformity)
+        _check_fast(formula, self.conformity)
         assert formula.weights is not None
         self.weights, self.power = in_numbers_of_python(formula.weights), formula.power
         self._flat: list[float] = self.weights.flat.tolist()
@@ -193,9 +193,9 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         """
         from aptset.torch.calibrating import calibrate_model
 
-        score, _ = check_conformity(conformity), check_alphas(alpha, assurance)
+        (score, formula), _ = score_and_formula(conformity), check_alphas(alpha, assurance)
         _check_layer_groups(groups)
-        _check_fast(formula_of(score), score)
+        _check_fast(formula, score)
         settings = {"conformity": score, "groups": groups, "randomized": randomized, "logits": logits}
         settings |= {"allow_empty": allow_empty, "normalize": normalize}
         calibration, device = calibrate_model(
@@ -313,14 +313,13 @@ def _layer_of(
     return layer
 
 
-def _check_fast(formula: Formula, conformity: Any) -> Formula:
+def _check_fast(formula: Formula, conformity: Any) -> None:
     """Refuse a score that is only a Python function: it cannot be a part of a graph."""
     if formula.weights is None:
         raise ValueError(
             f"conformity must have weights to be used in a layer; {conformity!r} is a function of places alone. "
             "Take one of the library's scores, or call calibration.predict_mask, which takes any function."
         )
-    return formula
 
 
 def _check_layer_groups(groups: Any) -> bool:
