@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -65,54 +65,59 @@ def goes_to_folder(names: Sequence[str], out: str) -> bool:
     return is_folder and list(names) != ["-"]
 
 
-def open_table(name: str, sep: str | None, encoding: str | None, quiet: bool, is_growing: bool = False) -> Any:
-    """Return a table as a source of rows, many files joined; say how it is read if it is not plain.
+class TableOptions(NamedTuple):
+    """How tables are read: the dialect of a CSV, if the user named it, and whether it is said where it is not plain."""
 
-    Of one that is growing the last line waits until it has its end.
-    """
+    sep: str | None
+    encoding: str | None
+    quiet: bool
+    folder: Path | None = None  # of a run, which remembers how the table that trained was written
+    is_growing: bool = False  # the last line of a CSV waits until it has its end
+
+
+def open_table(name: str, how: TableOptions) -> Any:
+    """Return a table as a source of rows, many files joined; say how it is read if it is not plain."""
+    if is_one_file([name]):
+        return open_file(name, how)
     from aptset.arrow.formats import table_file
+    from aptset.cli.many_files import join
 
-    if not is_one_file([name]):
-        from aptset.cli.many_files import join
-
-        path = join(parts_of([name], quiet, sep, encoding, is_growing), name)
-        is_called(path, name)
-        return table_file(path, *((",", "utf-8") if path.suffix == ".csv" else ()))  # as it was joined
-    return open_file(name, sep, encoding, quiet, is_growing)
+    path = join(parts_of([name], how), name)
+    is_called(path, name)
+    return table_file(path, *((",", "utf-8") if path.suffix == ".csv" else ()))  # as it was joined
 
 
-def open_file(name: str, sep: str | None, encoding: str | None, quiet: bool, is_growing: bool = False) -> Any:
+def open_file(name: str, how: TableOptions) -> Any:
     """Return one file as a source of rows."""
     from aptset.arrow.formats import table_file
 
+    sep, encoding = how.sep, how.encoding
+    if how.folder is not None and how.folder.is_dir() and ".csv" in name.lower() and Path(name).is_file():
+        sep, encoding = remembered(how.folder, name, sep, encoding)
     path = path_of(name)
-    if is_growing:
+    if how.is_growing:
         from aptset.cli.many_files import finished_lines
 
         given, path = path, finished_lines(path, encoding)
         _GIVEN[str(path)] = _GIVEN[str(given)]
     file = table_file(path, sep, encoding)
-    if file.note and not quiet:
+    if file.note and not how.quiet:
         click.echo(printable(file.note), err=True)
     return file
 
 
-def open_only(
-    names: Sequence[str], sep: str | None, encoding: str | None, quiet: bool, folder: Path | None = None
-) -> Any:
-    """Return the one table that was named; ``folder`` remembers how the table that trained was written."""
+def open_only(names: Sequence[str], how: TableOptions) -> Any:
+    """Return the one table that was named."""
     if len(names) > 1:
         raise click.UsageError(f"This command reads one FILE; got {len(names)}.")
-    return open_table(names[0], *remembered(folder, names[0], sep, encoding), quiet)
+    return open_table(names[0], how)
 
 
-def remembered(folder: Path | None, name: str, sep: str | None, encoding: str | None) -> tuple[str | None, str | None]:
+def remembered(folder: Path, name: str, sep: str | None, encoding: str | None) -> tuple[str | None, str | None]:
     """Return the separator and the encoding of a CSV: those of the table that trained, where the file may have them.
 
     What the user says goes first, and then what the file itself shows.
     """
-    if folder is None or not folder.is_dir() or ".csv" not in name.lower() or not Path(name).is_file():
-        return sep, encoding
     import pyarrow as pa
 
     from aptset.arrow.formats.delimited import encoding_of
@@ -191,26 +196,25 @@ def source_of(options: Mapping[str, Any], label: str | None, file: Any) -> Any:
 
 def sources_of(options: dict[str, Any], label: str | None, quiet: bool) -> tuple[Any, Any]:
     """Return the files of probabilities that the options stand for; and, if it is a single one, that one."""
+    how = TableOptions(None, None, quiet)
     if not is_one_file(options["probs"]):
-        return parts_of(options["probs"], quiet).sources(partial(source_of, options, label)), None
-    one = source_of(options, label, open_file(options["probs"][0], None, None, quiet))
+        return parts_of(options["probs"], how).sources(partial(source_of, options, label)), None
+    one = source_of(options, label, open_file(options["probs"][0], how))
     return [one], one
 
 
-def parts_of(
-    names: Sequence[str], quiet: bool, sep: str | None = None, encoding: str | None = None, is_growing: bool = False
-) -> Any:
+def parts_of(names: Sequence[str], how: TableOptions) -> Any:
     """Return the parts that several names, a folder or a glob stand for."""
     from aptset.cli.many_files import Parts, Reader, find_parts
 
     heard: list[str] = []
 
     def tell(note: str) -> None:
-        if not quiet and not heard:
+        if not how.quiet and not heard:
             click.echo(printable(note), err=True)
         heard.append(note)
 
-    return Parts(find_parts(names), Reader(sep, encoding, is_called, tell, is_growing), not quiet)
+    return Parts(find_parts(names), Reader(how.sep, how.encoding, is_called, tell, how.is_growing), not how.quiet)
 
 
 def target_of(out: str, may_be_output: bool = False) -> AbstractContextManager[Path]:
@@ -331,7 +335,7 @@ def _columns_of(name: str, quiet: bool, widths: Sequence[int], what: str) -> dic
     from aptset.arrow.sources import as_texts
     from aptset.cli.files import lacks
 
-    file = open_table(name, None, None, quiet)
+    file = open_table(name, TableOptions(None, None, quiet))
     names = file.table().column_names
     if len(names) not in widths:
         raise lacks(file.path, what, names)

@@ -11,7 +11,7 @@ import click
 
 from aptset.cli import monitoring, predictions
 from aptset.cli import reports as cli_reports
-from aptset.cli.inputs import artefact_of, as_given, open_table
+from aptset.cli.inputs import TableOptions, artefact_of, as_given, open_table
 from aptset.cli.options import (
     ALPHA,
     AS_JSON,
@@ -132,7 +132,7 @@ def run(table: str | None, target: str | None, out: str | None, quiet: bool, as_
     from aptset.cli.writing import evaluations_as_json
 
     check_other_files([folder / name for name in WRITTEN], [table])
-    file = open_table(table, options.pop("sep"), options.pop("encoding"), quiet)
+    file = open_table(table, TableOptions(options.pop("sep"), options.pop("encoding"), quiet))
     result = run_table(file, target, Settings.of(options, quiet))
     written = result.write(folder)
     more = {"promise": promise_of(result.classifier), "out": str(folder), "written": written}

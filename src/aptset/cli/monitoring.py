@@ -10,13 +10,13 @@ from typing import Any
 import click
 
 from aptset.cli.inputs import (
+    TableOptions,
     artefact_of,
     is_called,
     is_one_file,
     open_only,
     open_table,
     parts_of,
-    remembered,
 )
 from aptset.cli.options import (
     ALPHA,
@@ -77,27 +77,26 @@ def evaluate(
     if len(alphas) > 1:
         raise click.UsageError("--alpha must be one level here, the level of the sets that are judged; got several.")
     alpha = alphas[0] if alphas else None
-    classes = None
+    classes, how = None, TableOptions(options["sep"], options["encoding"], quiet)
     if calibration is not None:
         from aptset.cli.artefacts import classes_of, settings_of_run
         from aptset.cli.raw_rows import evaluate_folder, has_sets
 
         folder = artefact_of(calibration)
         if folder.is_dir():
-            file = open_only(sets, options["sep"], options["encoding"], quiet, folder)
+            how = how._replace(folder=folder)
+            file = open_only(sets, how)
             label = label or settings_of_run(folder).target
             if not has_sets(file):
                 asked = (alpha, options["trust"], options["skip_unlabelled"])
                 evaluation = evaluate_folder(file, folder, *asked)
                 show(evaluation_as_json(evaluation), repr(evaluation), quiet, as_json)
                 return
-            options["sep"], options["encoding"] = remembered(folder, sets[0], options["sep"], options["encoding"])
         classes = classes_of(folder, options["trust"])
     if label is None:
         raise click.UsageError("SETS need --label COLUMN, the true labels, or -c FOLDER, which knows the column.")
-    dialect = {name: options[name] for name in ("sep", "encoding")}
     is_one = is_one_file(sets)
-    files = [open_table(sets[0], **dialect, quiet=quiet)] if is_one else parts_of(sets, quiet, **dialect).files()
+    files = [open_table(sets[0], how)] if is_one else parts_of(sets, how).files()
     skipped = list[int]() if options["skip_unlabelled"] else None
     evaluation = evaluate_files(files, label, alpha, options["groups"], is_one and not quiet, skipped, classes)
     show(evaluation_as_json(evaluation), repr(evaluation), quiet, as_json)
@@ -176,8 +175,8 @@ def monitor(
         options["groups"] = options["groups"] or of_run.groups
     if label is None:
         raise click.UsageError("SETS need --label COLUMN, the true labels.")
-    dialect = remembered(artefact, sets, options["sep"], options["encoding"])
-    file = open_table(sets, *dialect, quiet, is_growing=state is not None)
+    how = TableOptions(options["sep"], options["encoding"], quiet, artefact, is_growing=state is not None)
+    file = open_table(sets, how)
     if artefact.is_dir():
         from aptset.cli.raw_rows import with_sets
 

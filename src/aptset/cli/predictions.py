@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from aptset.cli.inputs import (
+    TableOptions,
     artefact_of,
     goes_to_folder,
     open_file,
     open_only,
-    remembered,
     sources_of,
     target_of,
 )
@@ -213,7 +213,7 @@ def accept(
     with target_of(out, may_be_output=True) as target:
         check_other_files([target], [*options["probs"], label, calibration])
         if artefact.is_dir():
-            file = open_only(options["probs"], options["sep"], options["encoding"], quiet, artefact)
+            file = open_only(options["probs"], TableOptions(options["sep"], options["encoding"], quiet, artefact))
             done = accept_rows(file, artefact, error, assurance, target, options)
         else:
             rule = load_rule(artefact)
@@ -282,7 +282,7 @@ def predict(
         return
     with target_of(out, may_be_output=True) as target:
         check_other_files([target], [*names, label, calibration])
-        file = open_file(names[0], *remembered(artefact, names[0], options["sep"], options["encoding"]), quiet)
+        file = open_file(names[0], TableOptions(options["sep"], options["encoding"], quiet, artefact))
         maker = maker_of(*asked, assurance_of(options), options)
         with counting(file.rows, "rows", not quiet) as on_rows:
             done = write_sets(maker, file, target, on_rows, options["same_dialect"])

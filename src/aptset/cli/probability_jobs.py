@@ -16,7 +16,7 @@ from aptset.arrow.formats import TableFile
 from aptset.calibration.calibrate import CalibrationPieces
 from aptset.cli.artefacts import digest_of, imported_score, load_artefact
 from aptset.cli.files import Batch, OnRows, ProbabilityFile, check_some_labelled, shifted_rows
-from aptset.cli.inputs import parts_of, source_of
+from aptset.cli.inputs import TableOptions, parts_of, source_of
 from aptset.cli.writing import CONFIDENCE, SetsWriter, types_of, write_decisions
 from aptset.core.labels import Coded
 from aptset.core.levels import Level, check_alphas, check_level
@@ -255,7 +255,7 @@ def predict_parts(
     from aptset.cli.manifest import write_parts
     from aptset.cli.stores import location_of
 
-    parts = parts_of(options["probs"], quiet, options["sep"], options["encoding"])
+    parts = parts_of(options["probs"], TableOptions(options["sep"], options["encoding"], quiet))
     maker = maker_of(artefact, alphas, label, assurance, options)
     check_alphas(maker.alphas, assurance)
     asked = {"assurance": assurance, "confidence": maker.confidence}

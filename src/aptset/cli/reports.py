@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from aptset.cli.inputs import artefact_of, open_only, open_table, remembered, sources_of
+from aptset.cli.inputs import TableOptions, artefact_of, open_only, open_table, sources_of
 from aptset.cli.options import (
     ALPHAS,
     AS_JSON,
@@ -109,7 +109,7 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
     from aptset.cli.writing import evaluation_as_json, evaluations_as_json
     from aptset.core.files import check_other_files
 
-    page, calibration, dialect = Path(out), options["calibration"], (options["sep"], options["encoding"], quiet)
+    page, calibration, how = Path(out), options["calibration"], TableOptions(options["sep"], options["encoding"], quiet)
     check_other_files([page], [*probs, options["label"], calibration])
     tree = None if options["taxonomy"] is None else read_taxonomy(options["taxonomy"], quiet)
     of_page = {"title": options["title"], "extra_metrics": options["extra_metrics"], "progress": not quiet}
@@ -117,14 +117,15 @@ def report(probs: tuple[str, ...], out: str, quiet: bool, as_json: bool, **optio
     if not probs:
         made = jobs.report_demo(only_one(options["alphas"]), options["seed"], page, of_page)
     elif options["target"] is not None:
-        table, settings = open_only(probs, *dialect), Settings.of(options, quiet)
+        table, settings = open_only(probs, how), Settings.of(options, quiet)
         result = jobs.report_table(table, options["target"], page, settings, of_page)
         content = evaluations_as_json(result.evaluations, out=out)
         show(content, f"{result.text()}\n\nWritten: {out}", quiet, as_json)
         return
     elif is_given("calibration") and (artefact := artefact_of(calibration)).is_dir():
         alpha = options["alphas"][0] if is_given("alphas") else None
-        made = jobs.report_folder(open_only(probs, *dialect, artefact), artefact, alpha, page, options, of_page)
+        table = open_only(probs, how._replace(folder=artefact))
+        made = jobs.report_folder(table, artefact, alpha, page, options, of_page)
     elif options["label"] is not None:
         options |= {"probs": probs, "batch_rows": 65_536}
         sources, one = sources_of(options, options["label"], quiet)
@@ -199,7 +200,7 @@ def audit(table: str, out: str, folder: str | None, alphas: tuple[float, ...], *
     run = None if folder is None else artefact_of(folder)
     if (run is None) == (options["target"] is None):
         raise click.UsageError("TABLE needs --target COLUMN, the column to predict, or -c FOLDER, which knows it.")
-    file = open_table(table, *remembered(run, table, options["sep"], options["encoding"]), options["quiet"])
+    file = open_table(table, TableOptions(options["sep"], options["encoding"], options["quiet"], run))
     choice, levels = choice_of(options), []
     for alpha in alphas:
         results = folder_of(out, alpha, alphas)
@@ -243,7 +244,7 @@ def compare(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> 
             "compare needs two candidates: give --model, --conformity, --calibration or --share twice, or --randomized "
             "both. For one alone there is `aptset audit`."
         )
-    file = open_table(table, options["sep"], options["encoding"], options["quiet"])
+    file = open_table(table, TableOptions(options["sep"], options["encoding"], options["quiet"]))
     choice, levels = choice_of(options), []
     for alpha in alphas:
         folder = folder_of(out, alpha, alphas)
