@@ -32,7 +32,7 @@ import asyncio, sys, uvicorn
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
-from aptset.serve.running import bind, address_of
+from aptset.serve import bind, address_of
 
 async def empty(request):
     await request.body()

@@ -12,8 +12,7 @@ import uvicorn
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
-from aptset.serve import Choice, Service, ServiceSettings
-from aptset.serve.running import bind
+from aptset.serve import Choice, Service, ServiceSettings, bind
 
 NAMES = ["age", "height", "weight"]
 LABELS = np.array(["ill", "well", "neither"])

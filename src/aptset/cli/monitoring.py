@@ -253,9 +253,8 @@ def serve(folder: str, source: str, errors: tuple[str, ...], **options: Any) -> 
     """
     from aptset.cli.options import check_mature_text, errors_of
     from aptset.cli.raw_rows import load_any
-    from aptset.serve import Choice, ServiceSettings
+    from aptset.serve import Choice, ServiceSettings, run
     from aptset.serve.application import feedback_file
-    from aptset.serve.running import run
 
     path = artefact_of(folder)
     token = options["token_file"]
