@@ -20,7 +20,6 @@ import numpy as np
 
 from aptset.calibration.calibration import Calibration
 from aptset.core import validate
-from aptset.core.validate import warn_caller
 from aptset.kernels.formula import Floats
 
 
@@ -204,19 +203,11 @@ def check_step(step: Any) -> Fraction:
 
 def check_window(window: Any) -> int | None:
     """Return how many scores are kept; None if those of the calibration stay."""
-    return (
-        None if window is None else check_count(window, "window", "500 is usual; None keeps those of the calibration")
-    )
+    if window is None:
+        return None
+    return check_count(window, "window", "500 is usual; None keeps those of the calibration")
 
 
 def check_count(value: Any, name: str, way_out: str) -> int:
     """Return a whole number from 1 on."""
     return validate.whole(value, name, 1, "a whole number of rows, from 1 to 2^53", MOST - 1, f"{way_out}.")
-
-
-def warn_of_forgotten_rows(most: int) -> None:
-    """Say once that labels of old sets can no longer be judged by what was told."""
-    warn_caller(
-        f"more than {most:,} sets wait for their labels, and the oldest are dropped: labels that still come "
-        "for them are judged at the level of that moment. Pass waiting=... to keep more."
-    )

@@ -14,14 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from aptset.calibration.adaptive_level import Law, Shown, Track, check_count, check_step, check_streamable, check_window
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.online_state import Numbering, State, WaitingRows, first_scores, read_state, write_state
-from aptset.calibration.request import (
-    PlacedRows,
-    Request,
-    content_seeds,
-    new_rows,
-    scores_of_labels,
-    sets_like_input,
-)
+from aptset.calibration.request import PlacedRows, Request, content_seeds, new_rows, scores_of_labels, sets_like_input
 from aptset.conformal.histogram import FixedThresholds
 from aptset.core import validate
 from aptset.core.devices import like_input

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibration.adaptive_level import MOST, Law, Past, Shown, Track, warn_of_forgotten_rows
+from aptset.calibration.adaptive_level import MOST, Law, Past, Shown, Track
 from aptset.calibration.calibration import Calibration
 from aptset.core.store import (
     ALPHA,
@@ -29,6 +29,7 @@ from aptset.core.store import (
     stored_fraction,
     write,
 )
+from aptset.core.validate import warn_caller
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words, seeds_of
 from aptset.kernels.rows import BLOCK_ROWS, PREDICTION, own_seeds
@@ -186,7 +187,10 @@ class WaitingRows:
         if too_many > 0:
             self.drop([number for number, _ in zip(self._rows, range(too_many), strict=False)])
             if not self._has_forgotten:
-                warn_of_forgotten_rows(self.most)
+                warn_caller(
+                    f"more than {self.most:,} sets wait for their labels, and the oldest are dropped: labels that "
+                    "still come for them are judged at the level of that moment. Pass waiting=... to keep more."
+                )
             self._has_forgotten = True
 
 
@@ -223,11 +227,9 @@ def first_scores(calibration: Calibration, window: int | None) -> list[Floats]:
     of_groups = [fold.scores[start:stop] for start, stop in pairwise(fold.offsets.tolist())]
     if window is None:
         return of_groups
-    return [scores[_shuffled(len(scores), calibration.key)][-window:] for scores in of_groups]
-
-
-def _shuffled(n: int, key: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    return np.argsort(seeds_of(np.arange(n, dtype=np.uint64), key), kind="stable")
+    seeds = (seeds_of(np.arange(len(scores), dtype=np.uint64), calibration.key) for scores in of_groups)
+    orders = (np.argsort(of_group, kind="stable")[-window:] for of_group in seeds)
+    return [scores[order] for scores, order in zip(of_groups, orders, strict=True)]
 
 
 class State(NamedTuple):
@@ -362,7 +364,7 @@ def read_state(path: str | Path, calibration: Calibration) -> State:
     law = Law(stored_fraction(facts["alpha"]), stored_fraction(facts["step"]), facts["window"])
     fixed, counts = first_scores(calibration, None), tensors["tracks"].tolist()
     require(path, {"its groups must be those of its calibration": lambda: len(fixed) == len(counts)}, _STORE.remedy)
-    recent = fixed if law.window is None else _split(tensors["recent"], tensors["recent_counts"])
+    recent = fixed if law.window is None else np.split(tensors["recent"], np.cumsum(tensors["recent_counts"])[:-1])
     tracks = [Track(law, scores.tolist(), *of_group) for scores, of_group in zip(recent, counts, strict=True)]
     shown, waiting = Shown(tracks, facts["moment"]), WaitingRows(facts["waiting"])
     columns = [tensors[f"past_{name}"].tolist() for name in ("moments", "thresholds", "rows")]
@@ -377,11 +379,6 @@ def read_state(path: str | Path, calibration: Calibration) -> State:
         waiting.add(keys[start:stop], seeds[start:stop], int(moments[start]))
     waiting.last = None if facts["last"] is None else Last(facts["moment"], *facts["last"])
     return State(law, tracks, Numbering(facts["block"], tensors["seen"]), waiting, shown)
-
-
-def _split(values: NDArray[Any], counts: NDArray[Any]) -> list[NDArray[Any]]:
-    """Return what each group has."""
-    return np.split(values, np.cumsum(counts)[:-1])
 
 
 def _digest(calibration: Calibration) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +22,7 @@ from aptset.core import validate
 from aptset.core.devices import is_on_device, meta_array, on_host, tensor_of
 from aptset.core.groups import Ids
 from aptset.core.levels import Level
-from aptset.core.matrix import (
-    TOLERANCE,
-    TOLERANCES,
-    check_new_probabilities,
-    check_rows,
-    softmax_of,
-    tolerance_of,
-)
+from aptset.core.matrix import TOLERANCE, TOLERANCES, check_new_probabilities, check_rows, softmax_of, tolerance_of
 from aptset.core.randomization import NO_UNIFORMS, NewU, Randomization, Uniforms, check_first_row, column_or_values
 from aptset.core.tables import html_table, without_column
 from aptset.kernels.formula import Floats, Formula
@@ -276,28 +269,6 @@ def sets_of(chosen: Sequence[Set], classes: NDArray[Any]) -> list[PredictionSets
     return [PredictionSets.trusted(pointers, members, classes) for pointers, members in chosen]
 
 
-class RowsElsewhere(Protocol):
-    """Rows that are not numpy's, and answer for themselves where they lie."""
-
-    def seeded(self) -> Any:
-        """Return rows with seeds that are worked out, if that helps."""
-        ...
-
-    def sets(
-        self, held_out: Any, ids: Ids | None, alphas: Sequence[Level], classes: NDArray[Any], allow_empty: bool
-    ) -> list[Any]:
-        """Return the sets at each level."""
-        ...
-
-    def mask(self, held_out: Any, ids: Ids | None, alpha: Level, allow_empty: bool) -> Any:
-        """Return the sets at one level as a boolean matrix."""
-        ...
-
-    def p_values(self, held_out: Any, ids: Ids | None) -> Any:
-        """Return the p-value of every label."""
-        ...
-
-
 class PlacedRows(NamedTuple):
     """New rows under one model, with the cells and the masses that they have in a measure.
 
@@ -305,7 +276,7 @@ class PlacedRows(NamedTuple):
     """
 
     held_out: Thresholds
-    rows: Rows | RowsElsewhere
+    rows: Rows | OnDevice
     ids: Ids | None
     mass: Whole | None = None
     name: str = NAME

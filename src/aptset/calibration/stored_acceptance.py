@@ -18,6 +18,7 @@ import numpy as np
 from aptset.calibration.acceptance_rows import CONFIDENCES, OWN, By, Reading
 from aptset.calibration.acceptance_threshold import ALL, AcceptanceThreshold, Level
 from aptset.calibration.storage import chance_facts
+from aptset.calibration.stored_fields import are_words
 from aptset.core.groups import EVERYONE, Groups
 from aptset.core.labels import hashable
 from aptset.core.randomization import Randomization
@@ -55,10 +56,6 @@ _READING = {
 }
 
 
-def _are_words(words: list[Any]) -> bool:
-    return len(words) > 0 and all(map(is_word, words))
-
-
 def _row_rules(facts: Facts, tensors: Tensors) -> Rules:
     c, u, cells = tensors["confidence"], tensors["u"], tensors.get("cells")
     falls = (c[1:] < c[:-1]) | ((c[1:] == c[:-1]) & (u[1:] <= u[:-1]))
@@ -93,7 +90,7 @@ def _level_rules(facts: Facts, tensors: Tensors) -> Rules:
     }
 
 
-_PARTS = Field(list, "its parts must be numbers of 64 bits", _are_words)
+_PARTS = Field(list, "its parts must be numbers of 64 bits", lambda words: len(words) > 0 and are_words(words))
 _ASSURANCE = Field(float, "its assurance must be in (0, 1)", lambda value: 0 < value < 1)
 SCHEMAS = {
     "acceptance": Schema(

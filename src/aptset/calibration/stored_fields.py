@@ -111,13 +111,13 @@ def scores_from(tensors: Tensors, groups: Groups, ratios: Floats | None = None, 
     scores, offsets, weights = tensors["scores"], tensors["offsets"], tensors.get("weights")
     starts = np.cumsum(offsets[:, -1])[:-1]
     scores.flags.writeable = False
-    if weights is None:
-        of_folds = zip(np.split(scores, starts), offsets, strict=True)
-        return Measure(tuple(FoldScores(*fold, groups) for fold in of_folds), groups, tensors.get("judges"))
-    weights.flags.writeable = False
-    scale, weighted = Scale.of(weights), zip(np.split(scores, starts), offsets, np.split(weights, starts), strict=True)
-    folds = tuple(FoldScores(part, bounds, groups, True, masses, scale) for part, bounds, masses in weighted)
-    return Measure(folds, groups, None, ratios, corrects)
+    scale, of_folds = None, list[Any]([None] * len(offsets))
+    if weights is not None:
+        weights.flags.writeable = False
+        scale, of_folds = Scale.of(weights), np.split(weights, starts)
+    every = zip(np.split(scores, starts), offsets, of_folds, strict=True)
+    folds = tuple(FoldScores(part, bounds, groups, True, masses, scale) for part, bounds, masses in every)
+    return Measure(folds, groups, tensors.get("judges"), ratios, corrects)
 
 
 def cluster_facts(held_out: Thresholds) -> Facts:

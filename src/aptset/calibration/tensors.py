@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from aptset.calibration.device_rows import MOST_ROWS, DeviceRows, ScoresThere
 from aptset.conformal.aggregation import by_label_thresholds, thresholds_of
-from aptset.conformal.measure import Measure
+from aptset.conformal.thresholds import Thresholds
 from aptset.core.devices import is_tensor
 from aptset.core.groups import Ids
 from aptset.core.labels import as_labels, check_length, known_columns
@@ -169,7 +169,7 @@ class OnDevice:
         rows.check(torch.tensor(report[5:]))
         return ScoresThere(every), report[2], (report[0] + report[1]) % 2**64
 
-    def mask(self, held_out: Measure, ids: Ids | None, alpha: Level, allow_empty: bool) -> Tensor:
+    def mask(self, held_out: Thresholds, ids: Ids | None, alpha: Level, allow_empty: bool) -> Tensor:
         """Return the sets at one level as a boolean matrix."""
         rows, min_size = self.rows, 0 if allow_empty else 1
         if ids is None:
@@ -182,7 +182,7 @@ class OnDevice:
 
         return _filled(rows, "mask", work, torch.bool, MOST_ROWS)
 
-    def p_values(self, held_out: Measure, ids: Ids | None) -> Tensor:
+    def p_values(self, held_out: Thresholds, ids: Ids | None) -> Tensor:
         """Return the p-value of every label."""
         rows, (fold,) = self.rows, held_out.folds
         if held_out.groups.of_columns is not None:
@@ -197,7 +197,7 @@ class OnDevice:
         return _filled(rows, "p_values", work, torch.float64, _at_a_time(held_out))
 
     def sets(
-        self, held_out: Measure, ids: Ids | None, alphas: Sequence[Level], classes: NDArray[Any], allow_empty: bool
+        self, held_out: Thresholds, ids: Ids | None, alphas: Sequence[Level], classes: NDArray[Any], allow_empty: bool
     ) -> list[TensorSets]:
         """Return the sets at each level."""
         rows, min_size = self.rows, 0 if allow_empty else 1
@@ -365,7 +365,7 @@ def _worked_out(
     return written, _first(bads)
 
 
-def _at_a_time(held_out: Measure, n_levels: int = 1) -> int | None:
+def _at_a_time(held_out: Thresholds, n_levels: int = 1) -> int | None:
     """Return how many rows may come at a time: all of them unless each has a threshold or a group of its own."""
     return None if held_out.groups.is_one else max(4096, MOST_ROWS // n_levels // 4096 * 4096)
 

@@ -104,9 +104,6 @@ def _corrected(matrix: NDArray[np.generic], factors: Floats, tolerance: float, n
     return np.where(is_good, divided, wide)
 
 
-_WORST = 1e8  # a condition from here on leaves nothing of what was measured
-
-
 def check_plain_rows(matrix: NDArray[np.generic], given: Any, name: str) -> Floats:
     """Return rows that are probabilities; refuse others. ``given`` is what the matrix came as."""
     wide, tolerance = matrix.astype(np.float64, order="C"), tolerance_of(matrix, given)
@@ -116,28 +113,7 @@ def check_plain_rows(matrix: NDArray[np.generic], given: Any, name: str) -> Floa
     return wide
 
 
-def check_every_class(counts: NDArray[np.int64], classes: NDArray[Any]) -> None:
-    """Refuse classes without a row: nothing is known of how they look."""
-    if not counts.all():
-        missing = classes[counts == 0]
-        raise ValueError(
-            f"labels must hold every class, so that its ratio can be told; got no row of {some(missing)}. Calibrate on "
-            "rows of every class, or use groups='label', which needs no ratios."
-        )
-
-
-def check_condition(confusion: Floats) -> float:
-    """Return the condition number of a matrix of guesses; refuse one that cannot be solved."""
-    condition = float(np.linalg.cond(confusion))
-    if not condition < _WORST:
-        raise ValueError(
-            "method='bbse' must have guesses that distinguish the labels; the condition number of their "
-            f"matrix is {condition:.3g}. Some label is never guessed, or two are guessed alike. Use "
-            "method='em'."
-        )
-    return condition
-
-
+_WORST = 1e8  # a condition from here on leaves nothing of what was measured
 _OLD, _NEW = "probabilities", "new_probabilities"
 _MOST_STEPS = 2000
 _CLOSE = 1e-7  # to the proportions of the last step: EM is done
@@ -224,9 +200,19 @@ def label_ratios(
     old = check_plain_rows(matrix, probabilities, _OLD)
     aligned = check_new_probabilities(new_probabilities, _NEW, known, names)
     new = check_plain_rows(aligned, new_probabilities, _NEW)
-    check_every_class(np.bincount(columns, minlength=len(known)), known)
+    counts = np.bincount(columns, minlength=len(known))
+    if not counts.all():
+        raise ValueError(
+            f"labels must hold every class, so that its ratio can be told; got no row of {some(known[counts == 0])}. "
+            "Calibrate on rows of every class, or use groups='label', which needs no ratios."
+        )
     ratios = solve(old, columns, new)
-    condition = check_condition(_confusion(old, columns, new.shape[1])) if method == "bbse" else None
+    condition = float(np.linalg.cond(_confusion(old, columns, new.shape[1]))) if method == "bbse" else None
+    if condition is not None and not condition < _WORST:
+        raise ValueError(
+            "method='bbse' must have guesses that distinguish the labels; the condition number of their matrix is "
+            f"{condition:.3g}. Some label is never guessed, or two are guessed alike. Use method='em'."
+        )
     errors = _errors(solve, old, columns, new, validate.generator(random_state))
     plain = known.tolist()
     return LabelRatios(

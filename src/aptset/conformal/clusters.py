@@ -133,8 +133,6 @@ def _common_multiple(numbers: list[int]) -> int | None:
 
 def count_clusters(cell: NDArray[np.intp], words: Words, n_cells: int) -> NDArray[np.int64]:
     """Return how many clusters have a score in each cell."""
-    if n_cells == 1:
-        return np.array([len(np.unique(words))])
     _, number = np.unique(words, return_inverse=True)
     pairs = np.unique(number * np.int64(n_cells) + cell)
     return np.bincount(pairs % n_cells, minlength=n_cells).astype(np.int64)

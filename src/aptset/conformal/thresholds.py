@@ -79,20 +79,15 @@ def are_addable(scores: NDArray[np.float64]) -> bool:
     return bool((np.abs(scores) <= _LARGEST_SCORE).all())
 
 
-def check_addable(scores: NDArray[np.float64]) -> None:
-    """Refuse scores of a size of which no threshold of overlapping groups can be worked out."""
-    if not are_addable(scores):
-        raise ValueError(
-            f"conformity must return scores between -2^500 and 2^500 where groups overlap; got "
-            f"{scores[np.abs(scores).argmax()]:.3g}. Thresholds are sums of scores: scale them down."
-        )
-
-
 class ConditionalQuantile:
     """Thresholds of combinations of groups; each is worked out when a row first has it."""
 
     def __init__(self, groups: Groups, scores: Floats, offsets: NDArray[np.int64]) -> None:
-        check_addable(scores)
+        if not are_addable(scores):
+            raise ValueError(
+                f"conformity must return scores between -2^500 and 2^500 where groups overlap; got "
+                f"{scores[np.abs(scores).argmax()]:.3g}. Thresholds are sums of scores: scale them down."
+            )
         self._groups, self._scores, self._offsets = groups, scores, offsets
         self._programmes: dict[Fraction, Programme] = {}
         self._known: dict[tuple[Fraction, int], float] = {}

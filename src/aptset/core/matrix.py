@@ -209,13 +209,3 @@ def check_u(u: ArrayLike | None, n_rows: int, may_be_one: bool = True) -> Floats
         row = int(np.argmin((uniforms >= 0) & (uniforms <= 1)))
         raise ValueError(f"u must be in [0, 1]; got {uniforms[row]} in row {row}.")
     return uniforms
-
-
-def uniforms_of(u: ArrayLike | None, n_rows: int, randomized: bool) -> Floats | None:
-    """Return the u to use: the caller's, ones without randomisation, or None for keyed ones."""
-    uniforms = check_u(u, n_rows, may_be_one=False)
-    if randomized:
-        return uniforms
-    if uniforms is not None:
-        raise ValueError("u must be left out with randomized=False, which uses u = 1 everywhere; drop one of the two.")
-    return np.ones(n_rows)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.core.devices import is_on_device, is_tensor, on_host
 from aptset.core.labels import as_objects, check_length, coded_array, refuse_masked
-from aptset.core.matrix import uniforms_of
+from aptset.core.matrix import check_u
 from aptset.core.row_seeds import id_seeds
 from aptset.core.tables import column_values, is_table, names_of_columns, plain_list
 from aptset.core.validate import warn_caller
@@ -24,6 +24,7 @@ from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import BLOCK_ROWS as BLOCK_ROWS  # rows among which copies are told apart
 
 MANY_COPIES = 0.02  # of the calibration rows: from here on, small calls without ids are worth a warning
+_NOT_RANDOMIZED = "u must be left out with randomized=False, which uses u = 1 everywhere; drop one of the two."
 _FEWEST_ROWS = 20  # below this many rows nobody can tell an id from a group
 
 
@@ -164,7 +165,7 @@ def check_fresh(u: Any, randomized: bool) -> bool:
         raise ValueError(f'u must be "fresh", a numpy Generator, or one uniform per row; got {u!r}.')
     is_fresh = isinstance(u, str | np.random.Generator)
     if is_fresh and not randomized:
-        raise ValueError("u must be left out with randomized=False, which uses u = 1 everywhere; drop one of the two.")
+        raise ValueError(_NOT_RANDOMIZED)
     return is_fresh
 
 
@@ -285,8 +286,11 @@ class Randomization:
             warn_of_shared_chance(self.copies, n_rows)
 
     def _draw(self, u: Any, ids: NDArray[Any] | None, n_rows: int, key: int) -> Uniforms:
+        uniforms = check_u(u, n_rows, may_be_one=False)
+        if uniforms is not None and not self.randomized:
+            raise ValueError(_NOT_RANDOMIZED)
         seeds = None if ids is None else id_seeds(ids, key)
-        return Uniforms(seeds, uniforms_of(u, n_rows, self.randomized))
+        return Uniforms(seeds, uniforms if self.randomized else np.ones(n_rows))
 
 
 BY_CONTENT = Randomization()

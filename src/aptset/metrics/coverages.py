@@ -12,19 +12,13 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from aptset.core import validate
 from aptset.core.labels import hashable
 from aptset.core.levels import levels_of_mapping
 from aptset.kernels.formula import Floats
-from aptset.metrics.estimates import (
-    Estimate,
-    ManyIntervals,
-    check_confidence,
-    share_of_count,
-    shares_of_counts,
-)
+from aptset.metrics.estimates import Estimate, ManyIntervals, check_confidence, share_of_count, shares_of_counts
 from aptset.metrics.outcome import Outcome
 
 
@@ -82,15 +76,6 @@ def coverage_to_reach(level: Any, alpha: Fraction | None) -> float:
     return validate.number(level, "level", "a coverage in [0, 1]", lambda share: 0 <= share <= 1, way_out)
 
 
-def check_bins(bins: Any) -> NDArray[np.int64]:
-    """Return the smallest size of each class of sizes."""
-    starts = np.asarray(bins)
-    are_numbers = starts.ndim == 1 and starts.dtype.kind in "iu" and len(starts) > 0
-    if not are_numbers or starts[0] != 0 or (np.diff(starts) <= 0).any():
-        raise ValueError(f"bins must be whole numbers that start at 0 and rise, e.g. [0, 1, 2, 4]; got {bins!r}.")
-    return starts.astype(np.int64)
-
-
 def size_stratified_coverage(
     sets: Any,
     labels: ArrayLike,
@@ -126,7 +111,11 @@ def size_stratified_coverage(
     if bins is None:
         sizes, rows, covered = outcome.counts_of_sizes
         return dict(zip(sizes, shares_of_counts(covered, rows, check_confidence(confidence)), strict=True))
-    starts = check_bins(bins)
+    starts = np.asarray(bins)
+    are_numbers = starts.ndim == 1 and starts.dtype.kind in "iu" and len(starts) > 0
+    if not are_numbers or starts[0] != 0 or (np.diff(starts) <= 0).any():
+        raise ValueError(f"bins must be whole numbers that start at 0 and rise, e.g. [0, 1, 2, 4]; got {bins!r}.")
+    starts = starts.astype(np.int64)
     which = np.searchsorted(starts, outcome.sizes, side="right") - 1
     ends = [int(end) - 1 for end in starts[1:]] + [None]
     pairs = zip(starts.tolist(), ends, strict=True)

@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aptset.core import validate
 from aptset.core.levels import Assurance, check_assurance
@@ -244,24 +245,28 @@ def calibration_size(
     29
     """
     sure = check_assurance(assurance)
-    if sure is not None:
-        return _assured_size(alpha, within, confidence, sure)
-    within = 0.01 if within is None else within
-    level, chance = validate.alpha(alpha), check_confidence(confidence)
-    margin = validate.share(within, "within", "the margin around 1 - alpha")
-    least = check_size_exists(max(1, size_needed(level)), alpha, within)
+    within = 0.01 if within is None and sure is None else within
+    level, chance, risk = validate.alpha(alpha), check_confidence(confidence), None if sure is None else sure.risk(1)
+    side = "around" if sure is None else "above"
+    margin = 0.0 if within is None else validate.share(within, "within", f"the margin {side} 1 - alpha")
+    least = check_size_exists(max(1, size_needed(level, risk)), alpha, within)
 
-    def is_enough(n: int) -> bool:
-        return bool(chance_within(np.array([n]), level, margin)[0] >= chance)
+    def chances(sizes: NDArray[np.int64]) -> Floats:
+        if risk is None:
+            return chance_within(sizes, level, margin)
+        return np.array([chance_at_most(n, level, risk, margin) for n in sizes.tolist()])
 
-    high = _first_enough(is_enough, least, alpha, within)
-    # Ceilings make the chance wobble with n, by as much as some tens of steps of 1 / alpha: look around the crossing.
-    around = min(max(2000, int(20 / level)), 1_000_000)
-    sizes = np.arange(max(least, high - around), high + around)
-    short = np.flatnonzero(chance_within(sizes, level, margin) < chance)
-    size = CalibrationSize(int(sizes[short[-1]]) + 1 if len(short) else least)
-    size.alpha, size.within, size.confidence = level, margin, chance
-    size.achieved = float(chance_within(np.array([int(size)]), level, margin)[0])
+    n = least
+    if margin:
+        high = _first_enough(lambda n: bool(chances(np.array([n]))[0] >= chance), least, alpha, within)
+        # Ranks are whole: the chance wobbles with n, by some tens of steps of 1 / alpha. Look around the crossing.
+        around = min(max(2000, int(20 / level)), 1_000_000) if risk is None else min(max(50, int(3 / level)), 1000)
+        sizes = np.arange(max(least, high - around), high + around)
+        short = np.flatnonzero(chances(sizes) < chance)
+        n = int(sizes[short[-1]]) + 1 if len(short) else least
+    size = CalibrationSize(n)
+    size.alpha, size.within, size.confidence, size.assurance = level, margin, chance, sure
+    size.achieved = float(chances(np.array([n]))[0])
     return size
 
 
@@ -274,23 +279,3 @@ def _first_enough(is_enough: Callable[[int], bool], least: int, alpha: Any, with
         middle = (low + high) // 2
         low, high = (low, middle) if is_enough(middle) else (middle, high)
     return high
-
-
-def _assured_size(alpha: float, within: float | None, confidence: float, assurance: Assurance) -> CalibrationSize:
-    """Return the smallest n at which assured sets leave labels out, and cover little more than was asked for."""
-    level, chance, risk = validate.alpha(alpha), check_confidence(confidence), assurance.risk(1)
-    margin = None if within is None else validate.share(within, "within", "the margin above 1 - alpha")
-    least = high = check_size_exists(size_needed(level, risk), alpha, within)
-    if margin is not None:
-
-        def is_enough(n: int) -> bool:
-            return chance_at_most(n, level, risk, margin) >= chance
-
-        high = _first_enough(is_enough, least, alpha, within)
-        around = min(max(50, int(3 / level)), 1000)  # ranks are whole: the chance wobbles with n
-        short = [n for n in range(max(least, high - around), high + around) if not is_enough(n)]
-        high = short[-1] + 1 if short else least
-    size = CalibrationSize(high)
-    size.alpha, size.within, size.confidence, size.assurance = level, margin or 0.0, chance, assurance
-    size.achieved = chance_at_most(high, level, risk, size.within)
-    return size

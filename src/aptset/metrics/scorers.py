@@ -12,14 +12,6 @@ from aptset.metrics.outcome import Outcome
 from aptset.sets import PredictionSets
 
 
-def check_can_predict_sets(estimator: Any) -> None:
-    """Refuse a model without prediction sets."""
-    if not hasattr(estimator, "predict_set"):
-        raise TypeError(
-            f"estimator must have predict_set; got {type(estimator).__name__}. Wrap it in aptset.ConformalClassifier."
-        )
-
-
 def predict_set_of(estimator: Any, X: Any) -> tuple[PredictionSets, Any]:
     """Return the sets of a ConformalClassifier, also one in pipelines and searches, and the features it saw."""
     while not hasattr(estimator, "predict_set"):
@@ -29,7 +21,10 @@ def predict_set_of(estimator: Any, X: Any) -> tuple[PredictionSets, Any]:
             estimator = estimator.best_estimator_
         else:
             break
-    check_can_predict_sets(estimator)
+    if not hasattr(estimator, "predict_set"):
+        raise TypeError(
+            f"estimator must have predict_set; got {type(estimator).__name__}. Wrap it in aptset.ConformalClassifier."
+        )
     with all_at_once():
         return estimator.predict_set(X), X
 

@@ -206,7 +206,8 @@ class Waiting:
     def add(self, outcomes: Sequence[int], groups: Sequence[int], order: Any, time: Any, now: Any) -> int:
         """Let rows wait; return how many labels came for predictions that had been settled before."""
         in_time = isinstance(self.mature, timedelta)
-        check_one_order(self.mature, self._goes_by(), order is not None, time is not None, len(outcomes))
+        goes_by = "time" if self.by_time else "order" if self.newest >= 0 else None
+        check_one_order(self.mature, goes_by, order is not None, time is not None, len(outcomes))
         times = [-inf] * len(outcomes) if time is None else check_times(time, len(outcomes))
         clock = check_times(now, None)[0] if in_time and now is not None else -inf
         rows = [Row(*row) for row in zip(outcomes, groups, times, strict=True)]
@@ -219,10 +220,6 @@ class Waiting:
             self.newest = max([self.newest, newest, *numbers])
         self.clock = max([self.clock, clock, *times])
         return ignored
-
-    def _goes_by(self) -> str | None:
-        """Return what rows were known by so far, if there were any."""
-        return "time" if self.by_time else "order" if self.newest >= 0 else None
 
     def _add_numbered(self, numbers: Sequence[int], rows: Sequence[Row]) -> int:
         joined: dict[Key, Row] = {}

@@ -205,13 +205,6 @@ class WorstSlice:
         return np.asarray((projection >= self.low) & (projection <= self.high))
 
 
-def check_delta(delta: Any) -> Fraction:
-    """Return the least share of points in a slab, exactly as written."""
-    rule = "in (0, 1], the least share of the points in a slab"
-    validate.number(delta, "delta", rule, lambda share: 0 < share <= 1)
-    return Fraction(str(delta))
-
-
 def check_directions(directions: Any, n_features: int, generator: np.random.Generator) -> NDArray[np.float64]:
     """Return unit vectors: random ones, or those that were passed."""
     if isinstance(directions, int | np.integer) and not isinstance(directions, bool):
@@ -285,7 +278,9 @@ def worst_slice_coverage(
     validate.one_of(method, ("held-out", "in-sample"), "method")
     covered = Outcome.of(sets, labels, classes).covered
     features = features_of(X, None, len(covered))
-    least_share, sure = check_delta(delta), check_confidence(confidence)
+    rule = "in (0, 1], the least share of the points in a slab"
+    validate.number(delta, "delta", rule, lambda share: 0 < share <= 1)
+    least_share, sure = Fraction(str(delta)), check_confidence(confidence)
     generator = validate.generator(random_state)
     vectors = check_directions(directions, features.matrix.shape[1], generator)
     if is_table(X) if standardize is None else validate.flag(standardize, "standardize"):

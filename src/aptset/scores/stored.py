@@ -11,32 +11,16 @@ import sys
 from collections.abc import Collection, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from aptset.core.store import (
-    check_stored_values,
-    damaged,
-)
+from aptset.core.store import check_stored_values, damaged
 from aptset.scores import SCORES, Gridded, OfFunction, Ordered, Prevalence, Score, Tempered
 from aptset.scores.conformity import check_conformity
 
-if TYPE_CHECKING:
-    pass
-
-
-TEMPERED = "tempered"
-
-
-GRIDDED = "gridded"
-
-
-PREVALENCE = "prevalence"
-
-
+TEMPERED, GRIDDED, PREVALENCE = "tempered", "gridded", "prevalence"
 _NAMED: dict[str, Any] = {**SCORES, "ordered": Ordered}
-
 _AROUND: dict[str, Any] = {TEMPERED: Tempered, GRIDDED: Gridded}  # scores that hold another one
 
 

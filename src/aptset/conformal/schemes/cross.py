@@ -96,12 +96,6 @@ def check_fold_count(n_folds: Any, n_rows: int) -> int:
     return int(n_folds)
 
 
-def check_splitter(splitter: Any) -> None:
-    """Refuse what is not a splitter object."""
-    if isinstance(splitter, type) or not callable(getattr(splitter, "split", None)):
-        raise TypeError(f"splitter must be a scikit-learn splitter, e.g. StratifiedKFold(10); got {splitter!r}.")
-
-
 _BLIND = ("KFold", "LeaveOneOut", "PredefinedSplit")  # splitters of scikit-learn that look at neither X nor y
 
 
@@ -171,7 +165,8 @@ def folds_of_splitter(
     splitter: Any, X: Any, y: NDArray[Any], generator: np.random.Generator, clusters: NDArray[np.intp] | None = None
 ) -> list[Fold]:
     """Ask a scikit-learn splitter, with a seed of ours if it would otherwise draw from the global state."""
-    check_splitter(splitter)
+    if isinstance(splitter, type) or not callable(getattr(splitter, "split", None)):
+        raise TypeError(f"splitter must be a scikit-learn splitter, e.g. StratifiedKFold(10); got {splitter!r}.")
     if getattr(splitter, "random_state", 0) is None and getattr(splitter, "shuffle", True):
         splitter = copy.copy(splitter)
         splitter.random_state = int(generator.integers(2**31))
