@@ -88,8 +88,7 @@ class NamedColumns:
     @property
     def names_as_array(self) -> NDArray[Any] | None:
         """The names as scikit-learn keeps them; None where they are no texts."""
-        are_texts = self.columns and isinstance(self.names[0], str)
-        return np.array(self.names, dtype=object) if are_texts else None
+        return np.array(self.names, dtype=object) if self.columns and isinstance(self.names[0], str) else None
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -221,9 +220,8 @@ def _column_of(X: Any, name: Any, kind: str) -> ColumnOfFit:
     if kind == "object":
         present = values.dropna()
         is_text = len(present) > 0 and all(isinstance(value, str) for value in present)
-        return ColumnOfFit(
-            name, "text" if is_text else kind, has_none=is_text and any(value is None for value in values)
-        )
+        has_none = is_text and any(value is None for value in values)
+        return ColumnOfFit(name, "text" if is_text else kind, has_none=has_none)
     return ColumnOfFit(name, kind)
 
 
@@ -239,7 +237,10 @@ def _retyped(X: Any, column: ColumnOfFit, kind: str) -> Any:
     if column.kind == "text":
         return _as_text(values, column, kind)
     if column.kind.startswith("datetime") and kind in ("text", "object"):
-        return _as_dates(values)
+        import pandas as pd
+
+        with suppress(ValueError, TypeError):  # not written as JSON has dates (ISO 8601)
+            return pd.to_datetime(values, format="ISO8601")
     return None
 
 
@@ -286,16 +287,6 @@ def _as_text(values: Any, column: ColumnOfFit, kind: str) -> Any:
     return type(values)(blank, index=values.index, dtype=type(values)(["text"]).dtype)
 
 
-def _as_dates(values: Any) -> Any:
-    """Return dates that came as texts, as JSON has them (ISO 8601); None where they are written in another way."""
-    import pandas as pd
-
-    try:
-        return pd.to_datetime(values, format="ISO8601")
-    except (ValueError, TypeError):
-        return None
-
-
 def _retyped_elsewhere(X: Any, column: ColumnOfFit, kind: str) -> Any:
     """Return a column of polars or pyarrow in the type that it had at ``fit``; None where it stays as it is."""
     import narwhals.stable.v2 as nw
@@ -319,13 +310,14 @@ def _retyped_elsewhere(X: Any, column: ColumnOfFit, kind: str) -> Any:
 
 def are_stored_features(stored: Any) -> bool:
     """Tell whether this is what ``as_json`` writes."""
-    if stored.keys() != {"library", "columns"} or stored["library"] not in (None, "pandas", "polars", "pyarrow"):
-        return False
-    columns, types = stored["columns"], (str | int, str, list | None, bool, bool)
-    if not isinstance(columns, list) or not all(isinstance(column, list) and len(column) == 5 for column in columns):
-        return False
-    return _can_be_kept([column[0] for column in columns]) and all(
-        isinstance(value, kind) for column in columns for value, kind in zip(column, types, strict=True)
+    columns, types = stored.get("columns"), (str | int, str, list | None, bool, bool)
+    return (
+        stored.keys() == {"library", "columns"}
+        and stored["library"] in (None, "pandas", "polars", "pyarrow")
+        and isinstance(columns, list)
+        and all(isinstance(column, list) and len(column) == 5 for column in columns)
+        and all(isinstance(value, kind) for column in columns for value, kind in zip(column, types, strict=True))
+        and _can_be_kept([column[0] for column in columns])
     )
 
 
@@ -340,9 +332,8 @@ class AsText(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ig
 
     def transform(self, X: Any) -> NDArray[Any]:
         """Return an array of texts."""
-        return np.array(
-            [[text_of(value) for value in X.iloc[:, j].tolist()] for j in range(X.shape[1])], dtype=object
-        ).T.reshape(X.shape)
+        columns = [[text_of(value) for value in X.iloc[:, j].tolist()] for j in range(X.shape[1])]
+        return np.array(columns, dtype=object).T.reshape(X.shape)
 
 
 class DateParts(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -404,7 +395,4 @@ class OneText(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 def text_of(value: Any) -> Any:
     """Return a value as text, NaN for a missing one."""
-    if is_missing(value):
-        return np.nan
-    text = str(value)
-    return str(TRUTH.get(text.lower(), text))
+    return np.nan if is_missing(value) else str(TRUTH.get(str(value).lower(), value))

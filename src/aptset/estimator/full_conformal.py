@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -199,8 +198,7 @@ class Kernels(Among):
 def kernel_units(rows: Floats, others: Floats, kernel: str, bandwidth: float) -> Whole:
     """Return the kernel between rows and others in whole units."""
     values = _KERNELS[kernel](distances(rows / bandwidth, others / bandwidth, 2))
-    units: Whole = np.rint(values * _UNIT).astype(np.int64)
-    return units
+    return np.rint(values * _UNIT).astype(np.int64)
 
 
 def shares_of(sums: Whole) -> Floats:
@@ -273,38 +271,7 @@ class KernelDensityClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         return labels
 
 
-def check_full_model(estimator: Any, n_rows: int, fit_params: dict[str, Any]) -> None:
-    """Refuse models for which a new row and label would need fits of their own."""
-    if type(estimator) not in (KNeighborsClassifier, KernelDensityClassifier):
-        raise TypeError(
-            "estimator must be a KNeighborsClassifier or aptset.KernelDensityClassifier itself for calibration='full'; "
-            f"got {type(estimator).__name__}. Every other model would be fitted again for each new row, label and "
-            "training row: pass calibration='jackknife+' or 'split'."
-        )
-    if any(value is not None for value in fit_params.values()):
-        raise TypeError(f"fit takes no {sorted(fit_params)} for calibration='full': all rows count alike.")
-    if isinstance(estimator, KNeighborsClassifier):
-        _check_neighbours(estimator, n_rows)
-
-
-def _check_neighbours(estimator: KNeighborsClassifier, n_rows: int) -> None:
-    if estimator.weights != "uniform":
-        raise ValueError(
-            f"weights of the estimator must be 'uniform' for calibration='full', where votes are exact ratios; got "
-            f"{estimator.weights!r}. For votes that fall with the distance take aptset.KernelDensityClassifier."
-        )
-    if estimator.metric not in (*_POWERS, "minkowski") or estimator.metric_params:
-        raise ValueError(
-            f"metric of the estimator must be one of {sorted(_POWERS)} or 'minkowski' for calibration='full'; got "
-            f"{estimator.metric!r}."
-        )
-    if estimator.n_neighbors > n_rows:
-        raise ValueError(
-            f"n_neighbors of the estimator must be at most the number of rows, {n_rows}; got {estimator.n_neighbors}."
-        )
-
-
-_POWERS = {"euclidean": 2.0, "l2": 2.0, "manhattan": 1.0, "cityblock": 1.0, "l1": 1.0, "chebyshev": np.inf}
+POWERS = {"euclidean": 2.0, "l2": 2.0, "manhattan": 1.0, "cityblock": 1.0, "l1": 1.0, "chebyshev": np.inf}
 
 
 class FullModel(BaseEstimator):  # type: ignore[misc]
@@ -348,7 +315,7 @@ class FullModel(BaseEstimator):  # type: ignore[misc]
         rows, model = (self.X, self.y, self.n_classes), self.model
         if isinstance(model, KernelDensityClassifier):
             return Kernels(*rows, model.kernel, float(model.bandwidth))
-        power = float(model.p) if model.metric == "minkowski" else _POWERS[model.metric]
+        power = float(model.p) if model.metric == "minkowski" else POWERS[model.metric]
         return Neighbours(*rows, int(model.n_neighbors), power)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -54,21 +54,11 @@ from aptset.estimator.columns import NamedColumns
 from aptset.estimator.downdates import InexactError
 from aptset.estimator.fitted import Fitted, Rule
 from aptset.estimator.fitting import canonical_places
-from aptset.estimator.full_conformal import check_full_model, fit_full
+from aptset.estimator.full_conformal import fit_full
 from aptset.estimator.leave_one_out import DifferingError, leave_each_out, warn_differing
-from aptset.estimator.models import drawn_ensemble, members
+from aptset.estimator.models import estimator_for, members
 from aptset.scores import Score
 from aptset.scores.conformity import AUTO, check_conformity, check_intervals, for_classes, formula_of
-
-
-def estimator_for(
-    scheme: Scheme, estimator: Any, n_rows: int, fit_params: dict[str, Any], generator: np.random.Generator
-) -> Any:
-    """Return the estimator as a scheme fits it; refuse one that it cannot take."""
-    if is_full(scheme):
-        check_full_model(estimator, n_rows, fit_params)
-    return drawn_ensemble(estimator, n_rows, fit_params, generator) if opens_ensemble(scheme) else estimator
-
 
 _FOLDS = 5
 

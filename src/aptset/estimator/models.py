@@ -1,4 +1,4 @@
-"""Labels inside a fold: models are trained on 0, 1, ..., every one of them present, and users see their own labels."""
+"""Models inside a fold: which ones a scheme can take; they are trained on 0, 1, ..., and users see their own labels."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import validate_data
 
 from aptset.conformal.measure import Fold
+from aptset.conformal.scheme import Scheme, is_full, opens_ensemble
 from aptset.conformal.schemes.bootstrap import check_bag_count, number_of_bags
 from aptset.core.labels import columns_of, in_order
 
@@ -37,8 +38,7 @@ class LabelledModel(BaseEstimator):  # type: ignore[misc]
     @property
     def classes_(self) -> NDArray[Any]:
         """The labels that the model was trained on."""
-        labels: NDArray[Any] = self.labels[np.asarray(self.model.classes_).astype(np.intp)]
-        return labels
+        return self.labels[np.asarray(self.model.classes_).astype(np.intp)]
 
     def predict_proba(self, X: Any) -> Any:
         """Return one column for each entry of ``classes_``.
@@ -54,8 +54,7 @@ class LabelledModel(BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the model's guess, as the user's label."""
-        labels: NDArray[Any] = self.labels[np.asarray(self.model.predict(X)).astype(np.intp).ravel()]
-        return labels
+        return self.labels[np.asarray(self.model.predict(X)).astype(np.intp).ravel()]
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -171,6 +170,51 @@ def members(ensemble: Any, trained_on: NDArray[np.intp]) -> tuple[list[Member], 
     bags = [trained_on[np.asarray(rows)] for rows in ensemble.estimators_samples_]
     folds = [Fold(np.setdiff1d(every, bag), bag) for bag in bags]
     return [Member(ensemble, number) for number in range(len(bags))], folds
+
+
+def estimator_for(
+    scheme: Scheme, estimator: Any, n_rows: int, fit_params: dict[str, Any], generator: np.random.Generator
+) -> Any:
+    """Return the estimator as a scheme fits it; refuse one that it cannot take."""
+    if is_full(scheme):
+        check_full_model(estimator, n_rows, fit_params)
+    return drawn_ensemble(estimator, n_rows, fit_params, generator) if opens_ensemble(scheme) else estimator
+
+
+def check_full_model(estimator: Any, n_rows: int, fit_params: dict[str, Any]) -> None:
+    """Refuse models for which a new row and label would need fits of their own."""
+    from sklearn.neighbors import KNeighborsClassifier  # slow to load
+
+    from aptset.estimator.full_conformal import POWERS, KernelDensityClassifier  # which knows this module
+
+    if type(estimator) not in (KNeighborsClassifier, KernelDensityClassifier):
+        raise TypeError(
+            "estimator must be a KNeighborsClassifier or aptset.KernelDensityClassifier itself for calibration='full'; "
+            f"got {type(estimator).__name__}. Every other model would be fitted again for each new row, label and "
+            "training row: pass calibration='jackknife+' or 'split'."
+        )
+    if any(value is not None for value in fit_params.values()):
+        raise TypeError(f"fit takes no {sorted(fit_params)} for calibration='full': all rows count alike.")
+    if isinstance(estimator, KNeighborsClassifier):
+        _check_neighbours(estimator, n_rows, sorted(POWERS))
+
+
+def _check_neighbours(estimator: Any, n_rows: int, metrics: list[str]) -> None:
+    """Refuse neighbours whose votes are no exact ratios, or whose distances are not of a known metric."""
+    if estimator.weights != "uniform":
+        raise ValueError(
+            f"weights of the estimator must be 'uniform' for calibration='full', where votes are exact ratios; got "
+            f"{estimator.weights!r}. For votes that fall with the distance take aptset.KernelDensityClassifier."
+        )
+    if estimator.metric not in (*metrics, "minkowski") or estimator.metric_params:
+        raise ValueError(
+            f"metric of the estimator must be one of {metrics} or 'minkowski' for calibration='full'; got "
+            f"{estimator.metric!r}."
+        )
+    if estimator.n_neighbors > n_rows:
+        raise ValueError(
+            f"n_neighbors of the estimator must be at most the number of rows, {n_rows}; got {estimator.n_neighbors}."
+        )
 
 
 def drawn_ensemble(estimator: Any, n_rows: int, fit_params: dict[str, Any], generator: np.random.Generator) -> Any:

@@ -23,9 +23,9 @@ from aptset.core.store import FORMAT, damaged
 from aptset.estimator.columns import NamedColumns
 from aptset.estimator.decisions import decisions_of
 from aptset.estimator.fitted import Fitted, Rule
-from aptset.estimator.full_conformal import FullModel, KernelDensityClassifier, check_full_model
+from aptset.estimator.full_conformal import FullModel, KernelDensityClassifier
 from aptset.estimator.leave_one_out import LeaveOneOut, LeftOut, formulas
-from aptset.estimator.models import LabelledModel, Member
+from aptset.estimator.models import LabelledModel, Member, check_full_model
 from aptset.scores import SCORES as SCORES_BY_NAME
 from aptset.scores import Score
 from aptset.scores.stored import describe_score, find_score

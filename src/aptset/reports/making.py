@@ -211,8 +211,7 @@ def drawn_answers(source: Any, y: Any, votes: Any, random_state: Any) -> NDArray
     before = running[starts] - answers.votes[starts]
     place = np.searchsorted(running, before + spot, side="right")
     last = np.append(starts[1:], len(answers.rows)) - 1
-    chosen: NDArray[Any] = classes[answers.columns[np.clip(place, starts, last)]]
-    return chosen
+    return classes[answers.columns[np.clip(place, starts, last)]]
 
 
 def one_of_each(evaluation: Evaluation, clusters: Any, votes: Any, random_state: Any) -> tuple[Evaluation, Evaluation]:
