@@ -208,6 +208,7 @@ def hash_of_counts(tensors: Tensors) -> str:
 def score_rules(facts: Facts, tensors: Tensors) -> Rules:
     """Return the relations of scores and their folds, even where a digest fits."""
     scores, offsets = tensors["scores"], tensors["offsets"]
+    has_votes = bool((facts.get("clusters") or {}).get("votes"))
     return {
         "its offsets must rise from 0 to n": lambda: _share_out(offsets, len(scores)),
         "each of its folds must hold a score": lambda: (offsets[:, -1] > 0).all(),
@@ -221,20 +222,16 @@ def score_rules(facts: Facts, tensors: Tensors) -> Rules:
             facts["scores_hash"] == hash_of(np.sort(scores, kind="stable"))
         ),
         "its weights must be there if its metadata says so": lambda: (
-            ("weights" in tensors) == (facts.get("weights") is not None or _has_votes(facts))
+            ("weights" in tensors) == (facts.get("weights") is not None or has_votes)
         ),
         "its clusters must be there if its metadata says so, without weights": lambda: (
             ("clusters" in tensors) == (facts.get("clusters") is not None)
             and (facts.get("clusters") is None or (facts.get("weights") is None and "judges" not in tensors))
         ),
         "its votes must be finite and more than 0": lambda: (
-            not _has_votes(facts) or (np.isfinite(tensors["weights"]) & (tensors["weights"] > 0)).all()
+            not has_votes or (np.isfinite(tensors["weights"]) & (tensors["weights"] > 0)).all()
         ),
     }
-
-
-def _has_votes(facts: Facts) -> bool:
-    return bool((facts.get("clusters") or {}).get("votes"))
 
 
 def _share_out(offsets: NDArray[Any], n: int) -> bool:

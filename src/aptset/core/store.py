@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core.files import atomic_path, check_plain_file
+from aptset.core.labels import as_objects
 
 FORMAT = 1
 LONGEST_TEXT = 64 * 2**20  # safetensors itself stops at 100 million bytes
@@ -323,7 +324,7 @@ def storable_value(value: Any) -> Any:
 def storable_labels(values: NDArray[Any]) -> Facts:
     """Return labels as JSON takes them; as objects where an array would make something else of them."""
     plain = [storable_value(value) for value in values.tolist()]
-    is_object = values.dtype == object or not same_values(_label_array(plain, False).tolist(), plain)
+    is_object = values.dtype == object or not same_values(np.array(plain).tolist(), plain)
     return {"values": plain, "objects": is_object}
 
 
@@ -334,7 +335,7 @@ def check_stored_labels(path: str | Path, stored: Any, what: str) -> NDArray[Any
     if not isinstance(values, list) or not isinstance(objects, bool) or len(values) < 2:
         raise damaged(path, f"its {what} must be a list of at least 2 labels")
     check_stored_values(path, values, what)
-    labels = _label_array(values, objects)
+    labels = as_objects(values) if objects else np.array(values)
     if not same_values(labels.tolist(), values):
         raise damaged(path, f"its {what} must be of one kind, or objects")
     return labels
@@ -347,14 +348,6 @@ def check_stored_values(path: str | Path, values: list[Any], what: str) -> None:
             raise damaged(path, f"its {what} must be texts, numbers, booleans or null; got {str(value)[:60]!r}")
     if len(set(values)) != len(values):
         raise damaged(path, f"its {what} must be distinct")
-
-
-def _label_array(values: list[Any], objects: bool) -> NDArray[Any]:
-    if not objects:
-        return np.array(values)
-    labels = np.empty(len(values), dtype=object)
-    labels[:] = values
-    return labels
 
 
 def same_values(values: list[Any], others: list[Any]) -> bool:
