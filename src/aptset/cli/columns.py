@@ -122,7 +122,8 @@ class Plan:
         for kind, plural in words.items():
             of_kind = [_in_words(column, features) for column in self.used if column.kind == kind]
             if of_kind:
-                lines.append(f"  {plural:<11}{_listed(of_kind)}{how.get(kind, '')}")
+                more = f" and {len(of_kind) - 12} more" if len(of_kind) > 12 else ""
+                lines.append(f"  {plural:<11}{', '.join(of_kind[:12])}{more}{how.get(kind, '')}")
         left_out = [f"  left out   {column.name}: {column.left_out}" for column in self.columns if column.left_out]
         rest = [f"  left out   and {len(left_out) - 12} more"] if len(left_out) > 12 else []
         return "\n".join([*lines, *left_out[:12], *rest])
@@ -174,10 +175,6 @@ def check_dates(name: str, how: str, written: Any, dates: Any) -> None:
             f"column {name!r}, row {row}: must be a date, written as {how}; got {written.iloc[row]!r}. Leave the cell "
             "empty if it is missing."
         )
-
-
-def _listed(words: Sequence[str]) -> str:
-    return ", ".join(words[:12]) + (f" and {len(words) - 12} more" if len(words) > 12 else "")
 
 
 def as_floats(values: Any) -> Any:

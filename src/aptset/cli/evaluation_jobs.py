@@ -120,8 +120,9 @@ def outcomes_of(
                     skipped.append(n_rows - batch.num_rows)
                     n_skipped += skipped[-1]
                 truth = _labels(batch.column(label))
-                if not may_lack_labels:
-                    check_label_column(path, label, truth, rows, way_out)
+                if not may_lack_labels and (missing := truth.of_rows == truth.names.index(None)).any():
+                    row = rows + int(np.argmax(missing))
+                    raise ValueError(f"{path}, row {row}, column {label!r}: the label is missing.{way_out}")
                 by = None if group is None else _codes(batch.column(group))
                 texts = [as_texts(batch.column(name)) for name in others]
                 yield Outcomes(*_outcome(path, rows, batch.column(sets), truth), truth, by, texts)
@@ -171,14 +172,6 @@ def _outcome(
     return np.bincount(row, minlength=len(lengths)), covered, held
 
 
-def check_label_column(path: Path, column: str, labels: Any, start: int, way_out: str) -> None:
-    """Refuse rows whose true label is unknown; labels are positions in names."""
-    missing = labels.of_rows == labels.names.index(None)
-    if missing.any():
-        row = start + int(np.argmax(missing))
-        raise ValueError(f"{path}, row {row}, column {column!r}: the label is missing.{way_out}")
-
-
 def check_which_sets(path: Path, names: list[str], alpha: Any) -> str:
     """Return the column of sets: that of the level, where columns carry one; "set" where there is one level."""
     if isinstance(alpha, dict):
@@ -197,8 +190,6 @@ def check_which_sets(path: Path, names: list[str], alpha: Any) -> str:
 
 def check_sets_column(path: Path, kind: Any) -> str:
     """Return how a column holds sets: as lists, or as texts joined by |."""
-    import pyarrow as pa
-
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return "lists"
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)):

@@ -228,16 +228,12 @@ class ProbabilityFile:
 def lacks(path: Path, what: str, names: Sequence[Any], wanted: Sequence[str] = ()) -> ValueError:
     """Return the error about a file without ``what`` is needed; a column that is nearly a ``wanted`` one is named."""
     shown = ", ".join(map(str, names[:12])) + (", ..." if len(names) > 12 else "")
-    similar_names = [similar for name in wanted if name not in names and (similar := _near(name, names)) is not None]
-    hint = f" Did you mean {', '.join(map(repr, similar_names[:3]))}?" if similar_names else ""
+    plain, similar = {str(name).casefold().strip(): str(name) for name in names}, list[str]()
+    for name in wanted:
+        if name not in names:
+            similar += [plain[key] for key in get_close_matches(name.casefold().strip(), list(plain), 1, cutoff=0.75)]
+    hint = f" Did you mean {', '.join(map(repr, similar[:3]))}?" if similar else ""
     return ValueError(f"{path} must have {what}; it has {shown or 'none'}.{hint}")
-
-
-def _near(name: str, names: Sequence[Any]) -> str | None:
-    """Return the name that is nearest to one that is not there, if one is near."""
-    plain = {str(other).casefold().strip(): str(other) for other in names}
-    matches = get_close_matches(name.casefold().strip(), list(plain), n=1, cutoff=0.75)
-    return plain[matches[0]] if matches else None
 
 
 def check_distinct_columns(path: Path, names: Sequence[str]) -> None:

@@ -70,30 +70,23 @@ def find_parts(names: Sequence[str]) -> list[FilePart]:
         location.store != locations[0][0].store for location, _ in locations
     ):  # their names have no folder in common
         raise ValueError(f"{', '.join(names[:3])} must be on one file system. Run the command once for each.")
-    check_told_apart([(location.real_path, location.shown) for location, _ in locations])
+    counts = Counter(location.real_path for location, _ in locations)
+    for location, _ in locations:
+        if (times := counts[location.real_path]) > 1:  # its rows would count twice
+            raise ValueError(
+                f"{location.shown} must be named once; it is named {times} times, or a glob matches it too."
+            )
     root = _without_keys(posixpath.commonpath([root for root, _ in searches]))
     start = len(root.rstrip("/")) + 1 if root else 0
     parts = [FilePart(location.path[start:], location) for location, _ in locations]
-    check_endings([(part.name, part.location.shown) for part in parts])
-    return sorted(parts, key=lambda part: part.name.split("/"))
-
-
-def check_told_apart(locations: Sequence[tuple[str, str]]) -> None:
-    """Refuse a file that was named twice: its rows would count twice."""
-    counts = Counter(path for path, _ in locations)
-    for path, shown in locations:
-        if counts[path] > 1:
-            raise ValueError(f"{shown} must be named once; it is named {counts[path]} times, or a glob matches it too.")
-
-
-def check_endings(names: Sequence[tuple[str, str]]) -> None:
-    """Refuse files of unknown kinds; each has its name, and what the user calls it."""
-    for name, shown in names:
+    for part in parts:
         try:
-            format_of(Path(name))
+            format_of(Path(part.name))
         except ValueError as error:
             rule = str(error).partition(" must ")[2]
+            shown = part.location.shown
             raise ValueError(f"{shown} must {rule} To leave a file out, name the others by a glob.") from error
+    return sorted(parts, key=lambda part: part.name.split("/"))
 
 
 def check_files(kinds: Sequence[tuple[str, bool]]) -> None:

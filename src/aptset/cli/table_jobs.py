@@ -10,6 +10,7 @@ from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from pandas import Series, factorize
 from sklearn.model_selection import train_test_split
@@ -116,9 +117,15 @@ class Settings:
 
     def classifier(self, model: Any) -> ConformalClassifier:
         """Return the classifier that the settings stand for."""
+        split = None
+        if self.share is not None:
+            if self.calibration != "split":
+                what = "--share is for --calibration split, where some rows calibrate"
+                raise ValueError(f"{what}; got {self.calibration!r}.")
+            split = Split(validate.share(self.share, "share", "the share of rows that calibrates"))
         return ConformalClassifier(
             model,
-            calibration=calibration_of(self.calibration, self.share),
+            calibration=self.calibration if split is None else split,
             conformity=imported_score(self.conformity),
             alpha=self.alphas[0],
             level=self.level,  # type: ignore[arg-type]
@@ -136,15 +143,6 @@ def _keyed(table: Mapping[Any, Any], labels: NDArray[Any]) -> dict[Any, Any]:
     """Return a table of labels by the labels themselves."""
     keys = labels_among([str(key) for key in table], list(dict.fromkeys(labels.tolist())))
     return dict(zip(keys.tolist(), table.values(), strict=True))
-
-
-def calibration_of(name: str, share: float | None) -> Any:
-    """Return a calibration by its name, with the share of rows that calibrates."""
-    if share is None:
-        return name
-    if name != "split":
-        raise ValueError(f"--share is for --calibration split, where some rows calibrate; got {name!r}.")
-    return Split(validate.share(share, "share", "the share of rows that calibrates"))
 
 
 DECIDED = "decisions.parquet"
@@ -247,8 +245,6 @@ class TableResult:
 
     def write(self, folder: Path) -> list[str]:
         """Write the sets, the evaluation, and the classifier that `aptset predict -c` takes; return the names."""
-        import pyarrow as pa
-
         folder.mkdir(parents=True, exist_ok=True)
         label = "label" if self.target in ("row", "size", "set") else self.target
         others = {"row": pa.array(self.rows.numbers[self.test]), label: pa.array(self.truth.tolist())}

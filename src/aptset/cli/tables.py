@@ -173,7 +173,9 @@ def read_rows(
     others, writing = _as_written(file, others, choice.writing)
     plan = _with_all(plan_columns(others, choice.drop, choice.features, choice.keep_text, writing), raw)
     if not plan.used:
-        raise lacks(path, _nothing_left(plan), names)
+        reasons = "; ".join(f"{column.name}: {column.left_out}" for column in plan.columns[:5])
+        what = "at least one column besides the target that a model can use" + (f" ({reasons})" if reasons else "")
+        raise lacks(path, what, names)
     # Read once more: as a label or a group a number is a text, as a feature it stays a number.
     table = file.table((target, *plan.texts)) if file.is_text else guessed
     texts = as_texts(table[target])
@@ -311,11 +313,6 @@ def _tells(column: Any, codes: NDArray[Any], n_classes: int) -> float:
     if values.max() + 1 > len(codes) / 5:  # where hardly a value comes twice, each tells its own label
         return 0.0
     return float(np.asarray(pd.crosstab(values, codes).max(axis=1)).sum() / len(codes))
-
-
-def _nothing_left(plan: Plan) -> str:
-    reasons = "; ".join(f"{column.name}: {column.left_out}" for column in plan.columns[:5])
-    return "at least one column besides the target that a model can use" + (f" ({reasons})" if reasons else "")
 
 
 def model_for(path: Path, plan: Plan, model: Any, calibrations: Sequence[str]) -> Any:

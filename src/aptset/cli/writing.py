@@ -198,8 +198,6 @@ def in_type(column: Any, kind: pa.DataType | None) -> Any:
 
 def check_flat_columns(path: Path, schema: Any) -> None:
     """Refuse columns that a CSV cannot hold."""
-    import pyarrow as pa
-
     nested = [field.name for field in schema if pa.types.is_nested(field.type)]
     if nested:
         raise ValueError(
