@@ -31,9 +31,10 @@ class Law(NamedTuple):
     window: int | None
 
 
-class Given(NamedTuple):
-    """The threshold of a set that was given, and how many labels of its group were known then."""
+class Past(NamedTuple):
+    """What was in force in a group from some moment on: a threshold, when so many labels of the group were known."""
 
+    moment: int
     threshold: float
     rows: int
 
@@ -76,7 +77,7 @@ class Track:
             return inf
         return float((max(alpha, 1 - alpha) + step * (1 + self.delay)) / (step * self.rows))
 
-    def learn(self, scores: Sequence[float], given: Sequence[Given | None]) -> None:
+    def learn(self, scores: Sequence[float], given: Sequence[Past | None]) -> None:
         """Take in the scores of true labels in the order in which they became known.
 
         A row without a set that was given counts as asked about just before its label came.
@@ -95,7 +96,7 @@ class Track:
             if self.law.window is not None:
                 self._push(score)
 
-    def learn_batch(self, scores: Floats, given: Given) -> None:
+    def learn_batch(self, scores: Floats, given: Past) -> None:
         """Take in rows whose sets were given at once, by one threshold: the same as one by one, and faster."""
         n, misses = len(scores), int((scores > given.threshold).sum())
         self.delay = max(self.delay, self.rows + n - 1 - given.rows)
@@ -116,14 +117,6 @@ class Track:
             del self._ordered[bisect_left(self._ordered, self.recent[0])]
         self.recent.append(score)
         insort(self._ordered, score)
-
-
-class Past(NamedTuple):
-    """What was in force in a group from some moment on: a threshold, when so many labels of the group were known."""
-
-    moment: int
-    threshold: float
-    rows: int
 
 
 class Shown:
@@ -148,11 +141,10 @@ class Shown:
             self.past[number].append(Past(self.moment, track.threshold, track.rows))
         self._n_new += len(changed)
 
-    def to(self, number: int, moment: int) -> Given:
+    def to(self, number: int, moment: int) -> Past:
         """Return what rows of one group were given at a moment."""
         past = self.past[number]
-        at = past[bisect_right(past, moment, key=itemgetter(0)) - 1]
-        return Given(at.threshold, at.rows)
+        return past[bisect_right(past, moment, key=itemgetter(0)) - 1]
 
     def is_long(self, n_waiting: int) -> bool:
         """Tell whether as much was noted as there was to note before: then it is worth looking what can go."""

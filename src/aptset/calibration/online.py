@@ -238,8 +238,8 @@ class Online:
         The parameters are those of :meth:`Calibration.predict_set`, and ``remember``: each row is remembered until its
         label comes; False only looks, for rows that are asked about again and again.
         """
-        asked, may_be_empty = self._asked(probabilities, groups, u, ids, (normalize, logits), allow_empty)
-        placed = PlacedRows(self._known(), asked.rows, asked.groups)
+        request = Request(groups, u, ids, normalize, logits, allow_empty=allow_empty)
+        asked, placed, may_be_empty = self._asked(probabilities, request)
         (sets,) = placed.sets([self._state.law.alpha], self.calibration.classes, may_be_empty)
         self._remember(asked, "set", remember)
         answer: PredictionSets = sets_like_input(sets, probabilities)
@@ -258,8 +258,9 @@ class Online:
         remember: bool = True,
     ) -> NDArray[np.bool_]:
         """Return the prediction sets as a boolean matrix, (rows, classes); as :meth:`predict_set` otherwise."""
-        asked, may_be_empty = self._asked(probabilities, groups, u, ids, (normalize, logits), allow_empty)
-        mask = PlacedRows(self._known(), asked.rows, asked.groups).mask(self._state.law.alpha, may_be_empty)
+        request = Request(groups, u, ids, normalize, logits, allow_empty=allow_empty)
+        asked, placed, may_be_empty = self._asked(probabilities, request)
+        mask = placed.mask(self._state.law.alpha, may_be_empty)
         self._remember(asked, "mask", remember)
         answer: NDArray[np.bool_] = like_input(mask, probabilities)
         return answer
@@ -279,19 +280,19 @@ class Online:
 
         Pass what was passed to :meth:`predict_set` about these rows, in any pieces and however late.
         """
-        asked = self._ask(probabilities, groups, u, ids, (normalize, logits))
+        asked = self._ask(probabilities, Request(groups, u, ids, normalize, logits))
         columns = check_labels(labels, self.calibration.classes, len(asked.keys))
         numbers = self.calibration.held_out.groups.ids_of_labels(asked.groups, columns)
         take_in_labels(self._state, asked, columns, numbers)
         return self
 
-    def _ask(self, probabilities: Any, groups: Any, u: Any, ids: Any, settings: tuple[Any, Any]) -> Question:
+    def _ask(self, probabilities: Any, request: Request) -> Question:
         """Check rows of a stream as the calibration checks new ones; those on a device go through the host."""
-        refuse_fresh(u, "in a stream, which numbers copies from call to call")
-        calibration, request = self.calibration, Request(groups, u, ids, *settings)
+        refuse_fresh(request.u, "in a stream, which numbers copies from call to call")
+        calibration = self.calibration
         rows, draw, matrix = new_rows(calibration, probabilities, request, is_whole=False, may_stay=False)
         assert isinstance(rows, Rows)  # nothing stays on a device
-        of_rows, sizes = calibration.held_out.resolve_groups(groups, len(rows))
+        of_rows, sizes = calibration.held_out.resolve_groups(request.groups, len(rows))
         unknown = {name: n for name, n in sizes.items() if n == 0 and name not in calibration.held_out.size_of_group}
         if draw.seeds is not None:
             return Question(rows, draw.seeds, of_rows, True, unknown)
@@ -299,21 +300,23 @@ class Online:
         seeded = replace(rows, seeds=self._state.numbering.own_seeds(keys))
         return Question(seeded, keys, of_rows, False, unknown)
 
-    def _asked(
-        self, probabilities: Any, groups: Any, u: Any, ids: Any, settings: tuple[Any, Any], allow_empty: bool | None
-    ) -> tuple[Question, bool]:
-        """Return rows that sets are wanted of, and whether these may be empty; say if some groups were never seen."""
-        may_be_empty = validate.flag(allow_empty, "allow_empty", self.calibration.allow_empty)
-        asked = self._ask(probabilities, groups, u, ids, settings)
-        if asked.unknown:
-            warn_if_too_few(asked.unknown, [self._state.law.alpha], self._known().groups)
-        return asked, may_be_empty
+    def _asked(self, probabilities: Any, request: Request) -> tuple[Question, PlacedRows, bool]:
+        """Return rows that sets are wanted of, also with the thresholds in force, and whether sets may be empty.
 
-    def _known(self) -> FixedThresholds:
-        """Return the thresholds that are in force as a calibration knows them; sizes are not looked at."""
-        thresholds, groups = self._state.shown.thresholds, self.calibration.held_out.groups
-        sizes, levels = self.calibration.held_out.sizes, (self._state.law.alpha,)
-        return FixedThresholds(groups=groups, group_sizes=sizes, levels=levels, values=thresholds[None])
+        Say if some groups were never seen.
+        """
+        held_out, alpha = self.calibration.held_out, self._state.law.alpha
+        may_be_empty = validate.flag(request.allow_empty, "allow_empty", self.calibration.allow_empty)
+        asked = self._ask(probabilities, request)
+        if asked.unknown:
+            warn_if_too_few(asked.unknown, [alpha], held_out.groups)
+        known = FixedThresholds(
+            groups=held_out.groups,
+            group_sizes=held_out.sizes,  # at which nobody looks
+            levels=(alpha,),
+            values=self._state.shown.thresholds[None],
+        )
+        return asked, PlacedRows(known, asked.rows, asked.groups), may_be_empty
 
     def __repr__(self) -> str:
         law = self._state.law
