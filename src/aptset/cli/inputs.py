@@ -207,12 +207,12 @@ def parts_of(names: Sequence[str], how: TableOptions) -> Any:
     """Return the parts that several names, a folder or a glob stand for."""
     from aptset.cli.many_files import Parts, Reader, find_parts
 
-    heard: list[str] = []
+    notes: list[str] = []
 
     def tell(note: str) -> None:
-        if not how.quiet and not heard:
+        if not how.quiet and not notes:  # parts are mostly written alike: once is enough
             click.echo(printable(note), err=True)
-        heard.append(note)
+        notes.append(note)
 
     return Parts(find_parts(names), Reader(how.sep, how.encoding, is_called, tell, how.is_growing), not how.quiet)
 

@@ -24,6 +24,8 @@ from aptset.core.dates import Way, read_times
 from aptset.core.labels import plain_label
 from aptset.metrics.evaluation import about_unknown
 
+_Grouped = tuple[Outcomes, list[Any] | None]  # some rows, and the group of each
+
 
 class PredictionOrder(NamedTuple):
     """The columns that say which prediction a row is, and how long a label is waited for."""
@@ -79,12 +81,13 @@ def monitor_file(
     way_out = " Pass --mature to wait for labels that are not known yet, or --skip-unlabelled to leave such rows out."
     skipped, labels = list[int]() if options["skip_unlabelled"] else None, Counter[Any]()
     may_lack = places.mature is not None
-    parts = _counted(outcomes_of(file, label, alpha, group, progress, columns, may_lack, way_out, skipped), labels)
+    outcomes = outcomes_of(file, label, alpha, group, progress, columns, may_lack, way_out, skipped)
+    parts = _with_groups(outcomes, _names_of_groups(calibration), labels)
     waiting, notes = dict[str, Any](), list[str]()
     if places.mature is None:
-        _take_in(monitor, parts, _names_of_groups(calibration), seen)
+        _take_in(monitor, parts, seen)
     else:
-        rows = _all_rows(path, parts, _names_of_groups(calibration), places, log["before"])
+        rows = _all_rows(path, parts, places, log["before"])
         waiting, judged = _take_in_any_order(monitor, rows, places)
         notes += [f"Column {places.time!r} was read as {rows.read}."] if rows.read else []
         log |= {"judged": packed(judged), "labels": labels_of(file, label, judged)} if state is not None else {}
@@ -97,12 +100,14 @@ def monitor_file(
     return monitor.update(**waiting) if waiting else monitor, notes
 
 
-def _counted(parts: Iterable[Outcomes], labels: Counter[Any]) -> Iterator[Outcomes]:
-    """Count the labels of rows that go by."""
+def _with_groups(
+    parts: Iterable[Outcomes], named: Callable[[Outcomes], list[Any] | None], labels: Counter[Any]
+) -> Iterator[_Grouped]:
+    """Yield rows with the names of their groups, and count their labels as they go by."""
     for part in parts:
         times = np.bincount(part.truth.of_rows, minlength=len(part.truth.names)).tolist()
         labels.update({name: count for name, count in zip(part.truth.names, times, strict=True) if count})
-        yield part
+        yield part, named(part)
 
 
 def _about_labels(labels: Counter[Any], classes: Sequence[Any], skipped: list[int] | None) -> list[str]:
@@ -137,14 +142,11 @@ def _names_of_groups(calibration: Calibration) -> Callable[[Outcomes], list[Any]
     return named
 
 
-def _take_in(
-    monitor: CoverageMonitor, parts: Iterable[Outcomes], named: Callable[[Outcomes], list[Any] | None], seen: int
-) -> None:
+def _take_in(monitor: CoverageMonitor, parts: Iterable[_Grouped], seen: int) -> None:
     """Take in the rows behind those that were seen, every one with its label."""
     start = 0
-    for rows in parts:
+    for rows, names in parts:
         new = slice(max(0, seen - start), None)
-        names = named(rows)
         monitor.update(rows.covered[new], None if names is None else names[new])
         start += len(rows.covered)
 
@@ -159,20 +161,14 @@ class _Rows(NamedTuple):
     read: str  # how the times were read, in words
 
 
-def _all_rows(
-    path: Path,
-    parts: Iterable[Outcomes],
-    named: Callable[[Outcomes], list[Any] | None],
-    places: PredictionOrder,
-    before: int,
-) -> _Rows:
+def _all_rows(path: Path, parts: Iterable[_Grouped], places: PredictionOrder, before: int) -> _Rows:
     rows, moments = _Rows([], [], [], [], ""), list[str | None]()
-    for part in parts:
+    for part, names in parts:
         start, texts = len(rows.covered), list(part.others)
-        nobody = part.truth.names.index(None)
+        unknown = part.truth.names.index(None)
         flags = zip(part.covered.tolist(), part.truth.of_rows.tolist(), strict=True)
-        rows.covered.extend(None if label == nobody else flag for flag, label in flags)
-        rows.groups.extend(named(part) or ())
+        rows.covered.extend(None if label == unknown else flag for flag, label in flags)
+        rows.groups.extend(names or ())
         if places.order is None:
             rows.numbers.extend(range(before + start, before + len(rows.covered)))
         else:

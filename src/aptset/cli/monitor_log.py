@@ -85,7 +85,7 @@ def log_of(
     """
     digests, rows, first = _Digests(), 0, ""
     names = [name for name in file.names if name not in filled_in]
-    for batch in file.batches(types=_as_written(file)):
+    for batch in file.batches(types=dict.fromkeys(file.names, pa.binary())):  # as written, in whatever alphabet
         stop = n_first - rows
         if 0 <= stop < batch.num_rows:
             digests.add(batch.slice(0, stop))
@@ -100,7 +100,7 @@ def log_of(
 def labels_of(file: TableFile, label: str, judged: NDArray[np.bool_]) -> str:
     """Return a digest of the labels of the rows that were given to be judged: they may not change any more."""
     digests, rows, names = _Digests(), 0, file.names
-    for batch in file.batches(types=_as_written(file)) if label in names else ():
+    for batch in file.batches(types=dict.fromkeys(names, pa.binary())) if label in names else ():
         of_batch = judged[rows : rows + batch.num_rows]
         kept = batch.slice(0, len(of_batch)).column(names.index(label)).filter(pa.array(of_batch))
         digests.add(pa.RecordBatch.from_arrays([kept], names=[label]))
@@ -120,11 +120,6 @@ def _unpacked(text: str, n_rows: int) -> NDArray[np.bool_]:
     except (ValueError, zlib.error):
         content = b""
     return np.unpackbits(np.frombuffer(content, dtype=np.uint8))[:n_rows].astype(np.bool_)
-
-
-def _as_written(file: TableFile) -> dict[str, pa.DataType]:
-    """Return the types by which the cells of a CSV stay as they are written, in whatever alphabet."""
-    return dict.fromkeys(file.names, pa.binary())
 
 
 class _Digests:

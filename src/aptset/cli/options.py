@@ -221,7 +221,7 @@ def way_of_dates(options: Mapping[str, Any]) -> str | None:
 
 
 def workers(_: Any, __: Any, jobs: int | None) -> int | None:
-    """Refuse a number of workers that nobody can be."""
+    """Refuse a number of workers that is neither positive nor -1."""
     if jobs is not None and (jobs == 0 or jobs < -1):
         raise click.BadParameter(f"must be a positive whole number, or -1 for one per core; got {jobs}.")
     return jobs

@@ -204,7 +204,7 @@ class Alternatives:
     level: str = "nominal"
 
     def names(self) -> list[tuple[str, ...]]:
-        """Return each combination: model, calibration, score, share, and whether chance decides."""
+        """Return each combination: model, calibration, score, share, and whether sets are randomized."""
         combinations: list[tuple[Any, ...]] = []
         for one in product(self.models, self.calibrations, self.conformities, self.shares or (None,), self.randomized):
             share = None if one[1] != "split" else one[3]

@@ -237,8 +237,8 @@ def compare(table: str, out: str, alphas: tuple[float, ...], **options: Any) -> 
         raise click.UsageError("TABLE needs --target COLUMN, the column to predict.")
 
     names = ("models", "calibrations", "conformities", "shares", "level")
-    chance = {"yes": (True,), "no": (False,), "both": (True, False)}[options["randomized"]]
-    alternatives = Alternatives(**{name: options[name] for name in names}, randomized=chance)
+    randomized = {"yes": (True,), "no": (False,), "both": (True, False)}[options["randomized"]]
+    alternatives = Alternatives(**{name: options[name] for name in names}, randomized=randomized)
     if len(alternatives.names()) < 2:
         raise click.UsageError(
             "compare needs two candidates: give --model, --conformity, --calibration or --share twice, or --randomized "

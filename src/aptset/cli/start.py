@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def leave(number: int, frame: FrameType | None) -> NoReturn:
-    """Leave through the doors that clean up; a second signal does not disturb the first."""
+    """Exit as at the end of a program, so that everything is cleaned up; a second signal does not disturb that."""
     for name in _CLEAN:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
