@@ -10,7 +10,6 @@ import pytest
 import aptset
 from aptset.calibration.request import Request, prepare
 from aptset.kernels.rows import all_scores_of_block
-from aptset.scores.conformity import formula_of
 
 LEVELS = [Fraction(1, 20), Fraction(1, 4), Fraction(7, 10)]
 N, M, K = 400, 50, 5
@@ -36,8 +35,8 @@ MASSES = {
 
 def check(calibration, new_groups, shape, **options):
     request = Request(groups=new_groups, **options)
-    measure, formula = calibration.held_out, formula_of(calibration.conformity)
-    placed, _ = prepare(calibration, formula, NEW, request, ())
+    measure = calibration.held_out
+    placed, _ = prepare(calibration, NEW, request, ())
     thresholds = measure.thresholds(LEVELS, measure.index(placed.ids), placed.mass)
     assert thresholds.shape == (len(LEVELS), *shape)
     scores, bad = all_scores_of_block(placed.rows.seeded(), 0, M)
