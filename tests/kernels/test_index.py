@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from aptset.kernels import engines
 from aptset.kernels.buckets import refined
 from aptset.kernels.counting import NO_INDEX, Calibrated, add_counts, index_of, p_values_of, p_values_of_rows
 from aptset.kernels.rows import CALIBRATION, Rows, all_scores_of_block, label_scores
@@ -83,7 +84,7 @@ def test_buckets_that_are_crowded_have_finer_ones(path, n_columns):
     for parts in ([scales], several):
         scores, offsets = np.concatenate(parts), np.concatenate([[0], np.cumsum([len(part) for part in parts])])
         index = index_of(scores, offsets)
-        finer = refined(scores, offsets, index)
+        finer = refined(engines.chosen.loops, scores, offsets, index)
         assert finer.finer is not None
         assert len(finer.low) > len(parts)
         by_row = np.arange(1500, dtype=np.int32) % len(parts)
@@ -99,7 +100,7 @@ def test_finer_buckets_hold_the_scores_that_they_divide():
     rows = rows_on_many_scales(2000, 7)
     every, _ = all_scores_of_block(rows, 0, 2000)
     scores, offsets = np.sort(every.ravel()), np.array([0, every.size])
-    finer = refined(scores, offsets, index_of(scores, offsets))
+    finer = refined(engines.chosen.loops, scores, offsets, index_of(scores, offsets))
     divided = np.flatnonzero(finer.finer)
     assert len(divided) > 1
     for bucket in divided:
@@ -108,7 +109,7 @@ def test_finer_buckets_hold_the_scores_that_they_divide():
         assert finer.starts[stop - 1] == finer.starts[bucket + 1]
         assert (np.diff(finer.starts[first:stop]) >= 0).all()
     plain = np.linspace(0.0, 1.0, 5000)
-    assert refined(plain, np.array([0, 5000]), index_of(plain, np.array([0, 5000]))).finer is None
+    assert refined(engines.chosen.loops, plain, np.array([0, 5000]), index_of(plain, np.array([0, 5000]))).finer is None
 
 
 def test_no_index_where_it_would_not_help():

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from aptset.core.devices import on_host
 from aptset.core.tables import plain_list
 from aptset.kernels.blocks import least_and_most, looked_up, over_numbers
-from aptset.kernels.long_arrays import codes_of, group_sizes
+from aptset.kernels.long_arrays import codes_of, copy_columns, group_sizes
 
 _LONG = 2**10  # texts that are worth numbering
 
@@ -132,7 +132,7 @@ def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]
 def known_columns(labels: NDArray[Any], classes: NDArray[Any], name: str = "labels") -> NDArray[np.int64]:
     """Return the position of each label in ``classes``, -1 for another one; refuse labels that no class can equal."""
     columns = columns_of(labels, classes)
-    if len(columns) and int(columns.max()) < 0:
+    if len(columns) and columns[0] < 0 and least_and_most(columns)[1] < 0:
         refuse_other_kind(labels, classes, name)
     return columns
 
@@ -168,8 +168,7 @@ def columns_at_once(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.i
     columns = np.empty(len(labels), dtype=np.int64)  # a copy: another thread cannot change what was checked
 
     def are_columns(start: int, stop: int) -> bool:
-        columns[start:stop] = labels[start:stop]
-        return bool(columns[start:stop].min() >= 0 and columns[start:stop].max() < len(classes))
+        return copy_columns(labels[start:stop], columns[start:stop], len(classes))
 
     return columns if all(over_numbers(len(labels), are_columns)) else None
 

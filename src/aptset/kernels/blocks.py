@@ -40,12 +40,14 @@ def shared_out(n_rows: int, step: int, cells: int = 1) -> int:
     return fair if fair >= fewest else min(step, fewest)
 
 
-def over_blocks(n_rows: int, step: int, work: Callable[[int, int], Result]) -> list[Result]:
+def over_blocks(
+    n_rows: int, step: int, work: Callable[[int, int], Result], serial_blocks: int = _SERIAL_BLOCKS
+) -> list[Result]:
     """Call ``work(start, stop)`` on consecutive blocks of rows; results in the order of the rows."""
     starts = range(0, n_rows, step)
     stops = [min(start + step, n_rows) for start in starts]
     threads = min(thread_count(), len(stops))
-    if len(stops) <= _SERIAL_BLOCKS or threads == 1:
+    if len(stops) <= serial_blocks or threads == 1:
         return [work(start, stop) for start, stop in zip(starts, stops, strict=True)]
     return _side_by_side(len(stops), threads, lambda number: work(starts[number], stops[number]))
 
@@ -166,7 +168,7 @@ def over_numbers(n: int, work: Callable[[int, int], Result], width: int = 1) -> 
     """
     if n * width < 2 * LONG:
         return [work(0, n)]
-    return over_blocks(n, max(-(-LONG // width), -(-n // thread_count())), work)
+    return over_blocks(n, max(-(-LONG // width), -(-n // thread_count())), work, serial_blocks=1)
 
 
 def converted(values: NDArray[Any], dtype: Any) -> NDArray[Any]:

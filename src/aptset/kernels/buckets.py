@@ -1,8 +1,7 @@
 """Buckets of sorted scores: where the scores in a small range stand, so that few are compared."""
 
-from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,29 +13,46 @@ from aptset.kernels.formula import Floats
 _IN_A_BUCKET = 4  # scores on average
 
 
-def buckets_between(scores: Floats, first: int, last: int) -> tuple[float, NDArray[np.int64], float, float] | None:
-    """Return buckets over the range of some scores: how crowded that of a score is on average, sizes, start, scale."""
+class Buckets(NamedTuple):
+    """Where buckets of some sorted scores start, the last of which is an end, and what finds the bucket of a score."""
+
+    starts: NDArray[np.int32]
+    low: float
+    scale: float
+
+    crowding: float = 0.0  # how many scores the bucket of a score has, on average
+
+
+def buckets_between(loops: Any, scores: Floats, first: int, last: int) -> Buckets | None:
+    """Return buckets over the range of some sorted scores; None where they are alike, or too many.
+
+    ``loops`` are the compiled ones, or None.
+    """
     n_buckets, low, span = len(scores) // _IN_A_BUCKET, float(scores[first]), float(scores[last]) - float(scores[first])
     with np.errstate(over="ignore"):
         scale = float(np.float64(n_buckets * (1 - 2.0**-20)) / span) if 0.0 < span < np.inf else np.inf
-        if not np.isfinite(scale):
-            return None
-        sizes = np.zeros(n_buckets, dtype=np.int64)
-        for bucket, of_part in over_numbers(len(scores), partial(_sizes_between, scores, low, scale, n_buckets)):
-            sizes[bucket : bucket + len(of_part)] += of_part
-    return float(np.square(sizes).sum() / len(scores)), sizes, low, scale
+    if not np.isfinite(scale) or len(scores) > np.iinfo(np.int32).max:
+        return None
+    starts = np.empty(n_buckets + 1, dtype=np.int32)
+
+    def work(start: int, stop: int) -> None:
+        loops.bucket_starts(scores, start, stop, low, scale, starts)
+
+    if loops is not None:
+        over_numbers(len(scores), work)
+    else:
+        with np.errstate(over="ignore"):
+            numbers = np.clip((scores - low) * scale, 0, n_buckets - 1).astype(np.int64)
+        starts[:] = np.searchsorted(numbers, np.arange(n_buckets + 1))
+    return Buckets(starts, low, scale, crowding_of(loops, starts)[0] / len(scores))
 
 
-def _sizes_between(
-    scores: Floats, low: float, scale: float, n_buckets: int, start: int, stop: int
-) -> tuple[int, NDArray[np.intp]]:
-    """Return the first bucket of some sorted scores, and how many of them are in it and in each that follows."""
-    with np.errstate(over="ignore"):
-        numbers = np.clip((scores[start:stop] - low) * scale, 0, n_buckets - 1).astype(np.int64)
-    ends = np.append(np.flatnonzero(numbers[1:] != numbers[:-1]), len(numbers) - 1)
-    sizes = np.zeros(numbers[-1] - numbers[0] + 1, dtype=np.intp)
-    sizes[numbers[ends] - numbers[0]] = np.diff(ends, prepend=-1)
-    return int(numbers[0]), sizes
+def crowding_of(loops: Any, starts: NDArray[np.int32]) -> tuple[int, int]:
+    """Return the sum of the squares of the sizes of buckets, and the largest size."""
+    if loops is not None:
+        return loops.crowding(starts)  # type: ignore[no-any-return]
+    sizes = np.diff(starts).astype(np.int64)
+    return int(np.square(sizes).sum()), int(sizes.max(initial=0))
 
 
 class FinerIndex(NamedTuple):
@@ -57,7 +73,7 @@ _CROWDED = 64  # scores of a bucket from which on it has finer ones
 _DEEPEST = 8  # lists from a group downward: halving does the rest
 
 
-def refined(scores: Floats, offsets: NDArray[np.int64], index: Index) -> FinerIndex:
+def refined(loops: Any, scores: Floats, offsets: NDArray[np.int64], index: Index) -> FinerIndex:
     """Return the index with finer buckets where scores crowd: on many scales at once, say, as 1 - 1e-2 to 1 - 1e-8."""
     if index.starts is None or index.firsts is None or index.low is None or index.scale is None:
         return FinerIndex(*index, finer=None)
@@ -68,18 +84,19 @@ def refined(scores: Floats, offsets: NDArray[np.int64], index: Index) -> FinerIn
         number = len(finer)
         starts, first, depth = lists[number], int(offsets[groups[number]]), depths[number]
         finer.append(np.zeros(len(starts), dtype=np.int32))
-        crowded = np.flatnonzero(np.diff(starts) > _CROWDED).tolist() if depth < _DEEPEST else []
+        is_crowded = depth < _DEEPEST and crowding_of(loops, starts)[1] > _CROWDED
+        crowded = np.flatnonzero(np.diff(starts) > _CROWDED).tolist() if is_crowded else []
         for bucket in crowded:
             start, stop = int(starts[bucket]), int(starts[bucket + 1])
-            of_bucket = buckets_between(scores[first + start : first + stop], 0, stop - start - 1)
+            of_bucket = buckets_between(loops, scores[first + start : first + stop], 0, stop - start - 1)
             if of_bucket is None:  # all the same
                 continue
             finer[number][bucket] = len(lists)
-            lists.append((start + np.concatenate([[0], np.cumsum(of_bucket[1])])).astype(np.int32))
+            lists.append(of_bucket.starts + np.int32(start))
             groups.append(groups[number])
             depths.append(depth + 1)
-            low.append(of_bucket[2])
-            scale.append(of_bucket[3])
+            low.append(of_bucket.low)
+            scale.append(of_bucket.scale)
     if len(lists) == len(index.low):
         return FinerIndex(*index, finer=None)
     firsts = np.concatenate([[0], np.cumsum([len(starts) for starts in lists], dtype=np.int64)])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from aptset.kernels import engines
 from aptset.kernels.blocks import BLOCK_CELLS, over_blocks
-from aptset.kernels.buckets import buckets_between
+from aptset.kernels.buckets import Buckets, buckets_between
 from aptset.kernels.engines.interface import NO_INDEX, Calibrated, Copies, Groups, Index
 from aptset.kernels.engines.numpy_engine import count_below
 from aptset.kernels.formula import Floats
@@ -110,38 +110,35 @@ _FEWEST = 64  # scores of a group that an index pays for
 
 def index_of(sorted_scores: Floats, offsets: NDArray[np.int64]) -> Index:
     """Return an index of the scores of each group; of none where all groups are small, or all scores the same."""
-    of_groups = [_starts_of(sorted_scores[start:stop]) for start, stop in pairwise(offsets.tolist())]
-    starts = np.concatenate([starts for starts, _, _ in of_groups] or [np.empty(0, dtype=np.int32)])
+    of_groups = [_buckets_of(sorted_scores[start:stop]) for start, stop in pairwise(offsets.tolist())]
+    lists = [buckets.starts for buckets in of_groups]
+    starts = lists[0] if len(lists) == 1 else np.concatenate(lists or [np.empty(0, dtype=np.int32)])
     if not len(starts):
         return NO_INDEX
-    firsts = np.concatenate([[0], np.cumsum([len(starts) for starts, _, _ in of_groups], dtype=np.int64)])
-    return Index(
-        starts, firsts, np.array([low for _, low, _ in of_groups]), np.array([scale for _, _, scale in of_groups])
-    )
+    low, scale = np.array([[buckets.low, buckets.scale] for buckets in of_groups]).T
+    return Index(starts, pointers_of(np.array([len(starts) for starts in lists])), low.copy(), scale.copy())
 
 
 _CROWDED = 64  # scores in the bucket of a score, on average, from which on narrower ranges are tried
 _RANGES = ((0.001, 0.999), (0.01, 0.99), (0.1, 0.9), (0.25, 0.75), (0.0, 0.5), (0.5, 1.0), (0.0, 0.1), (0.9, 1.0))
 
 
-def _starts_of(scores: Floats) -> tuple[NDArray[np.int32], float, float]:
-    """Return where the buckets of a group start, and what finds the bucket of a score.
+def _buckets_of(scores: Floats) -> Buckets:
+    """Return the buckets of a group, none for a small one or where all scores are the same.
 
     Buckets cover the range of the scores, or of most of them where a few lie far away: those go into the buckets at
     the ends.
     """
     if len(scores) < _FEWEST:
-        return np.empty(0, dtype=np.int32), 0.0, 0.0
-    best = buckets_between(scores, 0, len(scores) - 1)
-    if best is None or best[0] > _CROWDED:
+        return Buckets(np.empty(0, dtype=np.int32), 0.0, 0.0)
+    loops, last = engines.chosen.loops, len(scores) - 1
+    best = buckets_between(loops, scores, 0, last)
+    if best is None or best.crowding > _CROWDED:
         for low, high in _RANGES:
-            tried = buckets_between(scores, int(low * (len(scores) - 1)), int(high * (len(scores) - 1)))
-            if tried is not None and (best is None or tried[0] < best[0]):
+            tried = buckets_between(loops, scores, int(low * last), int(high * last))
+            if tried is not None and (best is None or tried.crowding < best.crowding):
                 best = tried
-    if best is None:
-        return np.empty(0, dtype=np.int32), 0.0, 0.0
-    _, sizes, low_end, scale = best
-    return pointers_of(sizes).astype(np.int32), low_end, scale
+    return Buckets(np.empty(0, dtype=np.int32), 0.0, 0.0) if best is None else best
 
 
 def add_counts(rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:

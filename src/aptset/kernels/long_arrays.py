@@ -17,6 +17,7 @@ _FEW = 2**16  # values that one thread puts in order
 _BUCKETS, _LEAST_BUCKET = 64, 2**14  # that are sorted one by one, and how many values are worth one of them
 _MOST_GROUPS = 2**14  # that are counted for every block
 _SAMPLE = 2**14  # values that tell where buckets start
+_FEW_CLOSE = 8  # one in so many is close to a rank, unless many values tie
 
 
 def sort_upward(values: Floats) -> Floats:
@@ -66,16 +67,21 @@ def of_rank(values: Floats, rank: int) -> float:
         sample = np.sort(values[:: len(values) // _SAMPLE])
         place, reach = rank * len(sample) // len(values), 2 * int(len(sample) ** 0.5)
         low, high = sample[max(0, place - reach)], sample[min(len(sample) - 1, place + reach)]
-
-        def look(start: int, stop: int) -> tuple[int, Floats]:
-            inside = values[start:stop]
-            return int(np.count_nonzero(inside < low)), inside[(inside >= low) & (inside <= high)]
-
-        of_blocks = over_numbers(len(values), look)
+        of_blocks = over_numbers(len(values), lambda start, stop: _within(values[start:stop], low, high))
         below, close = sum(count for count, _ in of_blocks), np.concatenate([inside for _, inside in of_blocks])
         if below < rank <= below + len(close):
             return float(np.partition(close, rank - 1 - below)[rank - 1 - below])
     return float(np.partition(values, rank - 1)[rank - 1])
+
+
+def _within(values: Floats, low: float, high: float) -> tuple[int, Floats]:
+    """Return how many values are below a range, and those within it."""
+    if engines.chosen.loops is not None and values.flags.c_contiguous:
+        inside = np.empty(len(values) // _FEW_CLOSE)
+        below, n_inside = engines.chosen.loops.within(values, low, high, inside)
+        if n_inside <= len(inside):
+            return below, inside[:n_inside]
+    return int(np.count_nonzero(values < low)), values[(values >= low) & (values <= high)]
 
 
 def _sizes(numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
@@ -89,6 +95,14 @@ def _sizes(numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
     return np.bincount(numbers, minlength=n_groups).astype(np.int64)
 
 
+def copy_columns(labels: NDArray[Any], columns: NDArray[np.int64], n_columns: int) -> bool:
+    """Copy whole numbers; tell whether all of them are those of columns."""
+    if engines.chosen.loops is not None and labels.dtype == np.int64 and labels.flags.c_contiguous:
+        return bool(engines.chosen.loops.copy_columns(labels, columns, n_columns))
+    columns[:] = labels
+    return bool(columns.min() >= 0 and columns.max() < n_columns)
+
+
 def group_sizes(numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
     """Count the numbers of each group."""
     sizes = over_numbers(len(numbers), lambda start, stop: _sizes(numbers[start:stop], n_groups))
@@ -99,12 +113,12 @@ def in_groups(words: NDArray[Any], numbers: NDArray[np.int32], n_groups: int) ->
     """Return words of eight bytes in the order of their groups, and where each group starts and the last one ends."""
     n, to = len(words), np.empty_like(words)
     step = max(LONG, -(-n // thread_count())) if n_groups <= _MOST_GROUPS else max(1, n)
-    sizes_of_blocks = over_blocks(n, step, lambda a, b: _sizes(numbers[a:b], n_groups))
+    sizes_of_blocks = over_blocks(n, step, lambda a, b: _sizes(numbers[a:b], n_groups), serial_blocks=1)
     sizes = np.array(sizes_of_blocks, dtype=np.int64).reshape(len(sizes_of_blocks), n_groups)
     offsets = pointers_of(sizes.sum(axis=0))
     starts = offsets[:-1] + np.cumsum(sizes, axis=0) - sizes  # of each group in each block
 
-    over_blocks(n, step, lambda a, b: _place(words[a:b], numbers[a:b], starts[a // step], to))
+    over_blocks(n, step, lambda a, b: _place(words[a:b], numbers[a:b], starts[a // step], to), serial_blocks=1)
     return to, offsets
 
 
@@ -138,6 +152,17 @@ class Judged(NamedTuple):
     holds: NDArray[np.bool_]
     sizes: NDArray[np.int64]
     counts: NDArray[np.int64]  # (columns, sizes, 2), none of them if they were not asked for
+
+
+def holding(pointers: NDArray[np.int64], members: Columns, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell which rows, whose members stand from ``pointers[i]`` on, hold a column; rows of column -1 hold none."""
+    flags, none = np.empty(len(columns), dtype=np.bool_), np.zeros((0, 0, 2), dtype=np.int64)
+
+    def work(start: int, stop: int) -> None:
+        _judge(pointers[start : stop + 1], members, columns[start:stop], flags[start:stop], none)
+
+    over_blocks(len(columns), _rows_at_once(pointers), work)
+    return flags
 
 
 def judged(

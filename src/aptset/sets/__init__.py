@@ -23,7 +23,7 @@ from aptset.core.tables import (
     read_lists,
 )
 from aptset.kernels.blocks import sizes_of
-from aptset.kernels.long_arrays import Judged, judged, pointers_of
+from aptset.kernels.long_arrays import Judged, holding, judged, pointers_of
 from aptset.kernels.membership import LazyMembers
 from aptset.sets.rows import (
     Intervals,
@@ -214,14 +214,19 @@ class PredictionSets(Sequence[NDArray[Any]]):
 
         Labels of a type that no class can equal, numbers where classes are texts, are refused.
         """
-        return self.judged(labels, 0).holds
+        return holding(self.indptr, self._in_any_order(), self._columns_of(labels))
 
     def judged(self, labels: ArrayLike, most_kinds: int) -> Judged:
         """Tell also sizes and, if that takes no more than so many, the number of rows of each label, size, and so."""
-        wanted, n_classes = as_labels(labels, "labels"), len(self.classes)
-        check_length(wanted, len(self), "labels")
+        columns, n_classes = self._columns_of(labels), len(self.classes)
         sizes = n_classes + 1 if 2 * n_classes * (n_classes + 1) <= most_kinds else 0
-        return judged(self.indptr, self._in_any_order(), known_columns(wanted, self.classes), n_classes, sizes)
+        return judged(self.indptr, self._in_any_order(), columns, n_classes, sizes)
+
+    def _columns_of(self, labels: ArrayLike) -> NDArray[np.int64]:
+        """Return the position of each row's label in the classes, -1 for another one."""
+        wanted = as_labels(labels, "labels")
+        check_length(wanted, len(self), "labels")
+        return known_columns(wanted, self.classes)
 
     def to_frame(self, backend: Backend | None = None) -> Any:
         """Return a data frame with columns ``size`` and ``labels`` (a list per row).

@@ -10,13 +10,12 @@ static PyObject *of_scores(PyObject *args, int with_p) {
     long long columns;
     if (!PyArg_ParseTuple(args, "y*L" KNOWN_FORMAT "w*", &scores, &columns, KNOWN_ARGUMENTS(k), &out)) return NULL;
     int64_t n = rows_of(scores.len, 8 * columns);
-    int all_fits = n >= 0 && scores.len == n * columns * 8 && out.len == n * columns * (with_p ? 8 : 4) && known_fits(&k, n, columns, with_p);
-    if (all_fits) {
-        Calibrated calibrated = calibrated_of(&k);
-        Py_BEGIN_ALLOW_THREADS
-        loops->counts_of_scores(&calibrated, n, columns, scores.buf, with_p ? NULL : out.buf, with_p ? out.buf : NULL);
-        Py_END_ALLOW_THREADS
-    }
+    int all_fits;
+    Calibrated calibrated = calibrated_of(&k);
+    Py_BEGIN_ALLOW_THREADS
+    all_fits = n >= 0 && scores.len == n * columns * 8 && out.len == n * columns * (with_p ? 8 : 4) && known_fits(&k, n, columns, with_p);
+    if (all_fits) loops->counts_of_scores(&calibrated, n, columns, scores.buf, with_p ? NULL : out.buf, with_p ? out.buf : NULL);
+    Py_END_ALLOW_THREADS
     release_known(&k);
     PyBuffer_Release(&scores);
     PyBuffer_Release(&out);
@@ -40,15 +39,17 @@ static PyObject *by_cell(PyObject *self, PyObject *args) {
     complete(&a, columns, key, n);
     int64_t wide = by_column ? columns : 1, written = 0;
     ByCell wanted = {scores.buf, thresholds.buf, by_row ? wide : 0, by_column ? 1 : 0, min_size, sizes.buf, {members.buf, (int)width}, flags.buf};
-    int all_fits = fits(&a) && a.seeds.buf && scores.len == n * columns * 8 && thresholds.len == (by_row ? n : 1) * wide * 8
+    int all_fits;
+    void *room;
+    Py_BEGIN_ALLOW_THREADS
+    all_fits = fits(&a) && a.seeds.buf && scores.len == n * columns * 8 && thresholds.len == (by_row ? n : 1) * wide * 8
         && (flags.buf ? flags.len == n * columns : sizes.buf && sizes.len == n * 4 && room_for_members_fits(&members, n * columns, width));
-    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
+    room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
-        Py_BEGIN_ALLOW_THREADS
         written = loops->by_cell(&a.job, n, scratch, &wanted);
-        Py_END_ALLOW_THREADS
-        PyMem_Free(room);
+        free(room);
     }
+    Py_END_ALLOW_THREADS
     release(&a);
     PyBuffer_Release(&scores);
     PyBuffer_Release(&thresholds);
@@ -71,15 +72,17 @@ static PyObject *own_mass(PyObject *self, PyObject *args) {
     complete(&a, columns, key, rows_of(scores.len, 8 * (labels.buf ? 1 : columns)));
     OwnMass formula = {factors.buf, constant, noise};
     int64_t bad = -1;
-    int all_fits = fits(&a) && factors.len == columns * 8 && scores.len == a.n * (labels.buf ? 1 : columns) * 8
+    int all_fits;
+    void *room;
+    Py_BEGIN_ALLOW_THREADS
+    all_fits = fits(&a) && factors.len == columns * 8 && scores.len == a.n * (labels.buf ? 1 : columns) * 8
         && (!labels.buf || labels_fit(&labels, a.n, columns));
-    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
+    room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
-        Py_BEGIN_ALLOW_THREADS
         bad = loops->own_mass(&a.job, a.n, scratch, &formula, labels.buf, scores.buf);
-        Py_END_ALLOW_THREADS
-        PyMem_Free(room);
+        free(room);
     }
+    Py_END_ALLOW_THREADS
     release(&a);
     PyBuffer_Release(&factors);
     PyBuffer_Release(&labels);
@@ -100,15 +103,17 @@ static PyObject *ordered(PyObject *self, PyObject *args) {
     complete(&a, columns, key, rows_of(scores.len, 8 * (labels.buf ? 1 : columns)));
     Ordering of_labels = {order.buf, is_central};
     int64_t bad = -1;
-    int all_fits = fits(&a) && labels_fit(&order, columns, columns) && scores.len == a.n * (labels.buf ? 1 : columns) * 8
+    int all_fits;
+    void *room;
+    Py_BEGIN_ALLOW_THREADS
+    all_fits = fits(&a) && labels_fit(&order, columns, columns) && scores.len == a.n * (labels.buf ? 1 : columns) * 8
         && (!labels.buf || labels_fit(&labels, a.n, columns));
-    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
+    room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
-        Py_BEGIN_ALLOW_THREADS
         bad = loops->ordered(&a.job, a.n, scratch, &of_labels, labels.buf, scores.buf);
-        Py_END_ALLOW_THREADS
-        PyMem_Free(room);
+        free(room);
     }
+    Py_END_ALLOW_THREADS
     release(&a);
     PyBuffer_Release(&order);
     PyBuffer_Release(&labels);
@@ -127,16 +132,18 @@ static PyObject *standing(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, JOB_FORMAT "w*w*", JOB_ARGUMENTS(a, columns, key), &of_labels, &of_rows)) return NULL;
     complete(&a, columns, key, rows_of(of_rows.len, 5 * 8));
     int64_t bad = -1, cells = a.n * columns;
-    int all_fits = fits(&a) && columns > 1 && of_labels.len == 3 * cells * 8 && of_rows.len == 5 * a.n * 8;
-    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
+    int all_fits;
+    void *room;
+    Py_BEGIN_ALLOW_THREADS
+    all_fits = fits(&a) && columns > 1 && of_labels.len == 3 * cells * 8 && of_rows.len == 5 * a.n * 8;
+    room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
         double *label = of_labels.buf, *row = of_rows.buf;
         Standing to = {label, label + cells, label + 2 * cells, row, row + a.n, row + 2 * a.n, row + 3 * a.n, row + 4 * a.n};
-        Py_BEGIN_ALLOW_THREADS
         bad = loops->standing(&a.job, a.n, scratch, tile, &to);
-        Py_END_ALLOW_THREADS
-        PyMem_Free(room);
+        free(room);
     }
+    Py_END_ALLOW_THREADS
     release(&a);
     PyBuffer_Release(&of_labels);
     PyBuffer_Release(&of_rows);
@@ -149,14 +156,16 @@ static PyObject *softmax(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "y*Ly*w*", &logits, &columns, &constants, &to)) return NULL;
     int64_t n = rows_of(to.len, 8 * columns);
     int is_single = logits.len == n * columns * 4;
-    int all_fits = n >= 0 && to.len == n * columns * 8 && (is_single || logits.len == to.len) && constants.len == sizeof(Exponential);
-    double *room = all_fits ? PyMem_Malloc((size_t)columns * 8) : NULL;
+    int all_fits;
+    double *room;
+    Py_BEGIN_ALLOW_THREADS
+    all_fits = n >= 0 && to.len == n * columns * 8 && (is_single || logits.len == to.len) && constants.len == sizeof(Exponential);
+    room = all_fits ? malloc((size_t)columns * 8) : NULL;
     if (room) {
-        Py_BEGIN_ALLOW_THREADS
         loops->softmax(constants.buf, logits.buf, is_single, n, columns, room, to.buf);
-        Py_END_ALLOW_THREADS
-        PyMem_Free(room);
+        free(room);
     }
+    Py_END_ALLOW_THREADS
     PyBuffer_Release(&logits);
     PyBuffer_Release(&constants);
     PyBuffer_Release(&to);

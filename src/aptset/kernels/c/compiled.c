@@ -1,6 +1,6 @@
 /* The bindings of the loops for Python: they take contiguous buffers, let go of the interpreter, return the first bad row or -1.
  * The modules of kernels prepare every argument; checked here are only lengths, and what points into memory, since some of it
- * comes from files. Stable ABI, so one build serves every Python >= 3.11. */
+ * comes from files; labels and groups of many rows are checked after the interpreter is let go of, since other threads wait for it. Stable ABI, so one build serves every Python >= 3.11. */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -80,7 +80,7 @@ static void *take_room(Job *job, Scratch *s, Tile **t) {
     size_t bytes = WIDEST_VECTOR + (size_t)numbers * sizeof(double) + held + sizeof(Tile) + sizeof(Guess) + (size_t)(tile * tile) * sizeof(Exchange)
                  + (size_t)(3 * entries) * sizeof(Entry) + (size_t)columns * (2 * sizeof(double) + sizeof(int32_t))
                  + (size_t)rough_room(columns) * sizeof(float);
-    char *room = PyMem_Malloc(bytes);
+    char *room = malloc(bytes);
     if (!room) return NULL;
     double *value = (double *)(((uintptr_t)room + WIDEST_VECTOR - 1) / WIDEST_VECTOR * WIDEST_VECTOR), *key = value + tile * TILE_ROWS;
     job->held = value + numbers;
@@ -110,14 +110,16 @@ static PyObject *label_scores(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, JOB_FORMAT "y*w*", JOB_ARGUMENTS(a, columns, key), &labels, &scores)) return NULL;
     complete(&a, columns, key, rows_of(scores.len, 8));
     int64_t bad = -1;
-    int all_fits = fits(&a) && labels_fit(&labels, a.n, columns);
-    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
+    int all_fits;
+    void *room;
+    Py_BEGIN_ALLOW_THREADS
+    all_fits = fits(&a) && labels_fit(&labels, a.n, columns);
+    room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
-        Py_BEGIN_ALLOW_THREADS
         bad = loops->label_scores(&a.job, a.n, tile, labels.buf, scores.buf);
-        Py_END_ALLOW_THREADS
-        PyMem_Free(room);
+        free(room);
     }
+    Py_END_ALLOW_THREADS
     release(&a);
     PyBuffer_Release(&labels);
     PyBuffer_Release(&scores);
@@ -134,14 +136,16 @@ static PyObject *all_scores(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, JOB_FORMAT "w*", JOB_ARGUMENTS(a, columns, key), &scores)) return NULL;
     complete(&a, columns, key, rows_of(scores.len, 8 * columns));
     int64_t bad = -1;
-    int all_fits = fits(&a) && scores.len == a.n * columns * 8;
-    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
+    int all_fits;
+    void *room;
+    Py_BEGIN_ALLOW_THREADS
+    all_fits = fits(&a) && scores.len == a.n * columns * 8;
+    room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
-        Py_BEGIN_ALLOW_THREADS
         bad = loops->all_scores(&a.job, a.n, scratch, tile, scores.buf);
-        Py_END_ALLOW_THREADS
-        PyMem_Free(room);
+        free(room);
     }
+    Py_END_ALLOW_THREADS
     release(&a);
     PyBuffer_Release(&scores);
     return room ? PyLong_FromLongLong(bad) : refuse(all_fits);
@@ -183,15 +187,17 @@ static PyObject *count_labels(PyObject *args, int with_p) {
     complete(&a, columns, key, rows_of(out.len, width * columns));
     Calibrated calibrated = calibrated_of(&k);
     int64_t bad = -1;
-    int all_fits = fits(&a) && out.len == a.n * columns * width && known_fits(&k, a.n, columns, with_p);
-    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
+    int all_fits;
+    void *room;
+    Py_BEGIN_ALLOW_THREADS
+    all_fits = fits(&a) && out.len == a.n * columns * width && known_fits(&k, a.n, columns, with_p);
+    room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
-        Py_BEGIN_ALLOW_THREADS
         bad = with_p ? loops->p_values(&a.job, a.n, scratch, tile, &calibrated, out.buf)
                      : loops->counts(&a.job, a.n, scratch, tile, &calibrated, out.buf);
-        Py_END_ALLOW_THREADS
-        PyMem_Free(room);
+        free(room);
     }
+    Py_END_ALLOW_THREADS
     release(&a);
     release_known(&k);
     PyBuffer_Release(&out);
@@ -215,20 +221,22 @@ static PyObject *by_label(PyObject *self, PyObject *args) {
     complete(&a, columns, key, n);
     ByLabel wanted = {thresholds.buf, 0.0, 0, min_size, sizes.buf, {members.buf, (int)width}, flags.buf};
     int64_t bad = -1, written = 0;
-    int all_fits = fits(&a) && thresholds.len == columns * 8 && (flags.buf ? flags.len == n * columns
+    int all_fits;
+    void *room;
+    Py_BEGIN_ALLOW_THREADS
+    all_fits = fits(&a) && thresholds.len == columns * 8 && (flags.buf ? flags.len == n * columns
                    : sizes.buf && sizes.len == n * 4 && room_for_members_fits(&members, n * columns, width));
-    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
+    room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
         for (int64_t j = 0, first = 1; j < columns; j++) {
             if (wanted.thresholds[j] == INFINITY) { wanted.open = 1; continue; }
             if (first || wanted.thresholds[j] > wanted.most) wanted.most = wanted.thresholds[j];
             first = 0;
         }
-        Py_BEGIN_ALLOW_THREADS
         bad = loops->by_label(&a.job, a.n, scratch, tile, &wanted, &written);
-        Py_END_ALLOW_THREADS
-        PyMem_Free(room);
+        free(room);
     }
+    Py_END_ALLOW_THREADS
     release(&a);
     PyBuffer_Release(&thresholds);
     PyBuffer_Release(&sizes);
@@ -252,16 +260,18 @@ static PyObject *cuts(PyObject *self, PyObject *args) {
     complete(&a, columns, key, rows_of(sizes.len, 4 * n_thresholds));
     Wanted wanted = {thresholds.buf, n_thresholds, stride, min_size, a.n, sizes.buf};
     int64_t bad = -1, written = 0;
-    int all_fits = fits(&a) && wanted_fits(&thresholds, n_thresholds, stride, a.n) && room_for_members_fits(&members, a.n * columns, width)
+    int all_fits;
+    void *room;
+    Py_BEGIN_ALLOW_THREADS
+    all_fits = fits(&a) && wanted_fits(&thresholds, n_thresholds, stride, a.n) && room_for_members_fits(&members, a.n * columns, width)
         && (!values.buf || (tie_seeds.buf && n_thresholds == 1 && columns > WIDEST_TILE && values.len == a.rows.len && tie_seeds.len == a.n * 8));
-    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
+    room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
-        Py_BEGIN_ALLOW_THREADS
         bad = loops->cuts(&a.job, a.n, scratch, tile, &wanted, (Members){members.buf, (int)width},
                           (Waiting){values.buf, tie_seeds.buf}, &written);
-        Py_END_ALLOW_THREADS
-        PyMem_Free(room);
+        free(room);
     }
+    Py_END_ALLOW_THREADS
     release(&a);
     PyBuffer_Release(&thresholds);
     PyBuffer_Release(&sizes);
@@ -281,15 +291,17 @@ static PyObject *order(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "y*y*Ly*y*w*", &sizes, &members, &width, &values, &tie_seeds, &ordered)) return NULL;
     int64_t n = sizes.len / 4, count = ordered.len / 4, longest = members_fit(&sizes, count);
     int is_single = values.len == count * 4;
-    int all_fits = longest >= 0 && tie_seeds.len == n * 8 && room_for_members_fits(&members, count, width) && members.len == count * width && (is_single || values.len == count * 8);
+    int all_fits;
+    void *room;
+    Py_BEGIN_ALLOW_THREADS
+    all_fits = longest >= 0 && tie_seeds.len == n * 8 && room_for_members_fits(&members, count, width) && members.len == count * width && (is_single || values.len == count * 8);
     job.columns = longest > WIDEST_TILE ? longest : WIDEST_TILE + 1;
-    void *room = all_fits ? take_room(&job, &scratch, &tile) : NULL;
+    room = all_fits ? take_room(&job, &scratch, &tile) : NULL;
     if (room) {
-        Py_BEGIN_ALLOW_THREADS
         loops->order(n, sizes.buf, (Members){members.buf, (int)width}, (Waiting){values.buf, tie_seeds.buf}, is_single, scratch, ordered.buf);
-        Py_END_ALLOW_THREADS
-        PyMem_Free(room);
+        free(room);
     }
+    Py_END_ALLOW_THREADS
     PyBuffer_Release(&sizes);
     PyBuffer_Release(&members);
     PyBuffer_Release(&values);
@@ -328,14 +340,16 @@ static PyObject *masks(PyObject *self, PyObject *args) {
     complete(&a, columns, key, rows_of(flags.len, columns));
     Wanted wanted = {thresholds.buf, n_thresholds, stride, min_size, a.n, NULL};
     int64_t bad = -1;
-    int all_fits = fits(&a) && flags.len == a.n * columns && wanted_fits(&thresholds, n_thresholds, stride, a.n);
-    void *room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
+    int all_fits;
+    void *room;
+    Py_BEGIN_ALLOW_THREADS
+    all_fits = fits(&a) && flags.len == a.n * columns && wanted_fits(&thresholds, n_thresholds, stride, a.n);
+    room = all_fits ? take_room(&a.job, &scratch, &tile) : NULL;
     if (room) {
-        Py_BEGIN_ALLOW_THREADS
         bad = loops->masks(&a.job, a.n, scratch, tile, &wanted, flags.buf);
-        Py_END_ALLOW_THREADS
-        PyMem_Free(room);
+        free(room);
     }
+    Py_END_ALLOW_THREADS
     release(&a);
     PyBuffer_Release(&thresholds);
     PyBuffer_Release(&flags);
@@ -386,12 +400,12 @@ static PyObject *least_mean_(PyObject *self, PyObject *args) {
     long long least;
     if (!PyArg_ParseTuple(args, "y*y*L", &position, &covered, &least)) return NULL;
     int64_t n = covered.len, sum = 1, count = 1;
-    Prefix *prefix = PyMem_Malloc((size_t)(n + 1) * (sizeof(Prefix) + sizeof(int64_t)));
+    Prefix *prefix = malloc((size_t)(n + 1) * (sizeof(Prefix) + sizeof(int64_t)));
     if (prefix) {
         Py_BEGIN_ALLOW_THREADS
         least_mean(position.buf, covered.buf, n, least, prefix, (int64_t *)(prefix + n + 1), &sum, &count);
         Py_END_ALLOW_THREADS
-        PyMem_Free(prefix);
+        free(prefix);
     }
     PyBuffer_Release(&position);
     PyBuffer_Release(&covered);
@@ -403,7 +417,7 @@ static void *take_search_room(const Search *s, SearchRoom *r) {
     size_t at_once = (size_t)rows_at_once(s->features), bins = (size_t)s->n_bins, directions = (size_t)s->directions;
     size_t bytes = WIDEST_VECTOR + (at_once * (size_t)s->features + at_once) * sizeof(double) + directions * sizeof(Span)
                  + (at_once + directions * bins) * sizeof(uint64_t) + bins * (sizeof(Prefix) + sizeof(int64_t)) + at_once * sizeof(int32_t);
-    char *room = PyMem_Malloc(bytes);
+    char *room = malloc(bytes);
     if (!room) return NULL;
     r->column = (double *)(((uintptr_t)room + WIDEST_VECTOR - 1) / WIDEST_VECTOR * WIDEST_VECTOR);
     r->place = r->column + at_once * (size_t)s->features;
@@ -430,7 +444,7 @@ static PyObject *least_mean_bounds(PyObject *self, PyObject *args) {
         Py_BEGIN_ALLOW_THREADS
         loops->bounds(&search, &room, bounds.buf);
         Py_END_ALLOW_THREADS
-        PyMem_Free(taken);
+        free(taken);
     }
     PyBuffer_Release(&matrix);
     PyBuffer_Release(&vectors);

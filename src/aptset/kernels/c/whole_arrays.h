@@ -33,6 +33,87 @@ static PyObject *bucket_numbers(PyObject *self, PyObject *args) {
     return all_fits ? Py_NewRef(Py_None) : refuse(0);
 }
 
+/* Copy labels that are numbers of columns; tell whether all of them are. */
+static PyObject *copy_columns(PyObject *self, PyObject *args) {
+    Py_buffer labels, to;
+    long long columns;
+    if (!PyArg_ParseTuple(args, "y*w*L", &labels, &to, &columns)) return NULL;
+    int64_t n = to.len / 8, *column = to.buf;
+    const int64_t *label = labels.buf;
+    uint64_t are_columns = 1;
+    int all_fits = labels.len == to.len && to.len == n * 8;
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t i = 0; all_fits && i < n; i++) {
+        int64_t number = label[i]; /* read once: another thread may write to it */
+        column[i] = number;
+        are_columns &= (uint64_t)number < (uint64_t)columns;
+    }
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&labels);
+    PyBuffer_Release(&to);
+    return all_fits ? PyBool_FromLong((long)are_columns) : refuse(0);
+}
+
+/* Write the values from low to high as long as there is room; return how many are below low, and how many are in the range. */
+static PyObject *within(PyObject *self, PyObject *args) {
+    Py_buffer values, to;
+    double low, high;
+    if (!PyArg_ParseTuple(args, "y*ddw*", &values, &low, &high, &to)) return NULL;
+    int64_t n = values.len / 8, room = to.len / 8, below = 0, inside = 0;
+    const double *value = values.buf;
+    double *out = to.buf;
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t i = 0; i < n; i++) {
+        below += value[i] < low;
+        if (!(value[i] >= low && value[i] <= high)) continue;
+        if (inside < room) out[inside] = value[i];
+        inside++;
+    }
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&values);
+    PyBuffer_Release(&to);
+    return Py_BuildValue("LL", (long long)below, (long long)inside);
+}
+
+/* Write where buckets of scores, which never fall, start among them, as far as scores first .. stop - 1 decide it. Threads write different buckets. */
+static PyObject *bucket_starts(PyObject *self, PyObject *args) {
+    Py_buffer scores, starts;
+    double low, scale;
+    long long first, stop;
+    if (!PyArg_ParseTuple(args, "y*LLddw*", &scores, &first, &stop, &low, &scale, &starts)) return NULL;
+    int64_t n = scores.len / 8, count = starts.len / 4 - 1;
+    const double *score = scores.buf;
+    int32_t *start = starts.buf;
+    int all_fits = 0 <= first && first <= stop && stop <= n && n <= INT32_MAX && count > 0;
+    Py_BEGIN_ALLOW_THREADS
+    OneGroup g = {.last = count - 1, .low = low, .scale = scale};
+    int64_t next = all_fits && first > 0 ? bucket_of(&g, score[first - 1]) + 1 : 0;
+    for (int64_t i = first; all_fits && i < stop; i++)
+        for (int64_t bucket = bucket_of(&g, score[i]); next <= bucket; next++) start[next] = (int32_t)i;
+    for (; all_fits && stop == n && next <= count; next++) start[next] = (int32_t)n;
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&scores);
+    PyBuffer_Release(&starts);
+    return all_fits ? Py_NewRef(Py_None) : refuse(0);
+}
+
+/* The sum of the squares of the sizes of buckets that start there, and the largest size. */
+static PyObject *crowding(PyObject *self, PyObject *args) {
+    Py_buffer starts;
+    if (!PyArg_ParseTuple(args, "y*", &starts)) return NULL;
+    int64_t count = starts.len / 4 - 1, squares = 0, most = 0;
+    const int32_t *start = starts.buf;
+    Py_BEGIN_ALLOW_THREADS
+    for (int64_t k = 0; k < count; k++) {
+        int64_t size = (int64_t)start[k + 1] - start[k];
+        squares += size * size;
+        most = size > most ? size : most;
+    }
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&starts);
+    return Py_BuildValue("LL", (long long)squares, (long long)most);
+}
+
 /* Add to the size of each group how many numbers are its own. */
 static PyObject *group_sizes(PyObject *self, PyObject *args) {
     Py_buffer numbers, sizes;
@@ -197,6 +278,10 @@ static PyObject *repeated(PyObject *self, PyObject *args) {
 
 #define DOORS_OF_WHOLE_ARRAYS \
     {"bucket_numbers", bucket_numbers, METH_VARARGS, "How many splitters are not above each value."}, \
+    {"copy_columns", copy_columns, METH_VARARGS, "Copies labels that are numbers of columns, and tells whether all are."}, \
+    {"within", within, METH_VARARGS, "The values in a range, and how many are below it."}, \
+    {"bucket_starts", bucket_starts, METH_VARARGS, "Where buckets of sorted scores start."}, \
+    {"crowding", crowding, METH_VARARGS, "The sum of squares of the sizes of buckets, and the largest size."}, \
     {"group_sizes", group_sizes, METH_VARARGS, "How many numbers are those of each group."}, \
     {"place", place, METH_VARARGS, "Words in the order of their groups."}, \
     {"running_totals", running_totals, METH_VARARGS, "Where rows of some sizes end."}, \

@@ -107,14 +107,27 @@ class CompiledEngine:
 
     def add_counts(self, rows: Rows, calibrated: Calibrated, row_groups: Groups, counts: NDArray[np.int32]) -> int:
         """Count the scores below every label."""
-        return int(self.loops.add_counts(*job_of(rows, None), *known_of(calibrated, row_groups), None, counts))
+        return int(self.loops.add_counts(*job_of(rows, None), *self._known(calibrated, row_groups), None, counts))
 
     def p_values(
         self, rows: Rows, calibrated: Calibrated, row_groups: Groups, p_values: Floats, noted: Words | None
     ) -> int:
         """Divide, and go one step up where the table says so."""
-        of_scores = (*known_of(calibrated, row_groups), self._rounding(calibrated))
+        of_scores = (*self._known(calibrated, row_groups), self._rounding(calibrated))
         return int(self.loops.p_values(*job_of(rows, noted), *of_scores, p_values))
+
+    def _known(self, calibrated: Calibrated, row_groups: Groups) -> tuple[object, ...]:
+        """Return what is known of the calibration scores, but for the bits of rounding (``KNOWN_FORMAT``)."""
+        of_columns = None if calibrated.of_columns is None else calibrated.of_columns.astype(np.int32)
+        return calibrated.scores, calibrated.offsets, row_groups, of_columns, *self._index(calibrated)
+
+    def _index(self, calibrated: Calibrated) -> FinerIndex:
+        """Return the index with finer buckets, worked out once."""
+        index: FinerIndex | None = calibrated.kept.get("finer index")
+        if index is None:
+            index = refined(self.loops, calibrated.scores, calibrated.offsets, calibrated.index)
+            calibrated.kept["finer index"] = index
+        return index
 
     def _rounding(self, calibrated: Calibrated) -> NDArray[np.uint8]:
         rounding: NDArray[np.uint8] | None = calibrated.kept.get(self.name)
@@ -214,20 +227,6 @@ def take_room(rows: Rows, with_values: bool) -> tuple[Columns, NDArray[np.floati
     return room, values if with_values else None
 
 
-def known_of(calibrated: Calibrated, row_groups: Groups) -> tuple[object, ...]:
-    """Return what is known of the calibration scores, but for the bits of rounding (``KNOWN_FORMAT``)."""
-    of_columns = None if calibrated.of_columns is None else calibrated.of_columns.astype(np.int32)
-    return calibrated.scores, calibrated.offsets, row_groups, of_columns, *_index_of(calibrated)
-
-
-def _index_of(calibrated: Calibrated) -> FinerIndex:
-    """Return the index with finer buckets, worked out once."""
-    index: FinerIndex | None = calibrated.kept.get("finer index")
-    if index is None:
-        index = calibrated.kept["finer index"] = refined(calibrated.scores, calibrated.offsets, calibrated.index)
-    return index
-
-
 def at_cells(thresholds: Floats) -> tuple[object, ...]:
     """Return the arguments of a threshold for every cell: whether rows, and labels, have their own."""
     return np.ascontiguousarray(thresholds), len(thresholds) > 1, thresholds.shape[1] > 1
@@ -305,7 +304,7 @@ class FreeEngine(CompiledEngine):
         """Count the scores below every label."""
         _, scores, bad = self._scored(rows, None)
         if bad < 0:
-            self.loops.counts_of_scores(scores, rows.n_columns, *known_of(calibrated, row_groups), None, counts)
+            self.loops.counts_of_scores(scores, rows.n_columns, *self._known(calibrated, row_groups), None, counts)
         return bad
 
     def p_values(
@@ -314,7 +313,7 @@ class FreeEngine(CompiledEngine):
         """Count, divide, and go one step up where the table says so."""
         _, scores, bad = self._scored(rows, noted)
         if bad < 0:
-            of_scores = (*known_of(calibrated, row_groups), self._rounding(calibrated))
+            of_scores = (*self._known(calibrated, row_groups), self._rounding(calibrated))
             self.loops.p_values_of_scores(scores, rows.n_columns, *of_scores, p_values)
         return bad
 
