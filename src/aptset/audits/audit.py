@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -113,12 +114,15 @@ class Audit:
 
 def unseen_rows(pool: Pool, repetitions: int, seed: int) -> NDArray[np.intp]:
     """Return the test rows of all splits whose label no training row of the split has."""
-    codes, rows = coded_list(pool.y.tolist()).codes, [np.zeros(0, dtype=np.intp)]
-    for number in range(repetitions):
+    codes = coded_list(pool.y.tolist()).codes
+
+    def of_split(number: int) -> NDArray[np.intp]:
         train, test = RandomSplit(pool, "", None, number, seed).split()
         in_training = np.bincount(codes[train], minlength=int(codes.max()) + 1) > 0
-        rows.append(test[~in_training[codes[test]]])
-    return np.concatenate(rows)
+        return test[~in_training[codes[test]]]
+
+    with ThreadPoolExecutor() as threads:
+        return np.concatenate(list(threads.map(of_split, range(repetitions))))
 
 
 def _about_labels(estimator: Any, pool: Pool, candidates: dict[str, Any], splits: Splits, seed: int) -> list[str]:

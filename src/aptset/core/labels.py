@@ -160,12 +160,12 @@ def _in_words(values: NDArray[Any], kinds: set[str]) -> str:
     return f"{named} such as {', '.join(repr(value) for value in distinct(values)[:3].tolist())}"
 
 
-def columns_at_once(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64] | None:
+def columns_at_once(labels: NDArray[Any], classes: NDArray[Any], kind: Any = np.int64) -> NDArray[Any] | None:
     """Return labels that are column numbers all of them, the usual case: one pass and no search. None for others."""
     number_columns = classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes)))
     if labels.dtype.kind not in "iu" or not len(labels) or not number_columns:
         return None
-    columns = np.empty(len(labels), dtype=np.int64)  # a copy: another thread cannot change what was checked
+    columns = np.empty(len(labels), dtype=kind)  # a copy: another thread cannot change what was checked
 
     def are_columns(start: int, stop: int) -> bool:
         return copy_columns(labels[start:stop], columns[start:stop], len(classes))

@@ -165,13 +165,19 @@ def without_column(frame: Any, name: Any) -> Any:
     return nw.from_native(frame, eager_only=True).drop(name).to_native()
 
 
-def read_lists(column: Any, numbers_of: Callable[[NDArray[Any]], NDArray[Any]] | None = None) -> Lists | None:
+def read_lists(
+    column: Any,
+    numbers_of: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
+    at_once: Callable[[NDArray[Any]], NDArray[Any] | None] | None = None,
+) -> Lists | None:
     """Return a column of lists of texts or whole numbers, of polars or pyarrow; None for any other.
 
-    Positions are those in the names of the lists, or what ``numbers_of`` says of each name.
+    Positions are those in the names of the lists, or what ``numbers_of`` says of each name. Whole numbers may all be
+    positions by themselves: ``at_once`` then returns them, and no name is left to look up.
     """
     arrow = column.to_arrow() if hasattr(column, "to_arrow") else column
-    arrow = arrow.combine_chunks() if hasattr(arrow, "combine_chunks") else arrow
+    if hasattr(arrow, "combine_chunks"):
+        arrow = arrow.chunk(0) if arrow.num_chunks == 1 else arrow.combine_chunks()  # which copies a single one, too
     if not hasattr(arrow, "value_lengths") or arrow.null_count:
         return None
     import pyarrow as pa  # which made the column
@@ -180,6 +186,10 @@ def read_lists(column: Any, numbers_of: Callable[[NDArray[Any]], NDArray[Any]] |
     is_plain = pa.types.is_integer(members.type) or str(members.type) in ("string", "large_string")
     if not is_plain or members.null_count:
         return None
+    if at_once is not None and pa.types.is_integer(members.type):
+        known = at_once(members.to_numpy(zero_copy_only=False))
+        if known is not None:
+            return Lists(_pointers_of_arrow(arrow), known, np.empty(0, dtype=object))
     pieces = over_numbers(len(members), lambda start, stop: members[start:stop].dictionary_encode())
     numbers: dict[Any, int] = {}  # in order of first appearance
     tables = [[numbers.setdefault(value, len(numbers)) for value in piece.dictionary.to_pylist()] for piece in pieces]

@@ -95,12 +95,13 @@ def _sizes(numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
     return np.bincount(numbers, minlength=n_groups).astype(np.int64)
 
 
-def copy_columns(labels: NDArray[Any], columns: NDArray[np.int64], n_columns: int) -> bool:
-    """Copy whole numbers; tell whether all of them are those of columns."""
+def copy_columns(labels: NDArray[Any], columns: NDArray[Any], n_columns: int) -> bool:
+    """Copy whole numbers, into int32 or int64; tell whether all of them are those of columns."""
     if engines.chosen.loops is not None and labels.dtype == np.int64 and labels.flags.c_contiguous:
         return bool(engines.chosen.loops.copy_columns(labels, columns, n_columns))
-    columns[:] = labels
-    return bool(columns.min() >= 0 and columns.max() < n_columns)
+    numbers = labels.astype(np.int64)
+    columns[:] = numbers
+    return bool(numbers.min() >= 0 and numbers.max() < n_columns)
 
 
 def group_sizes(numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:

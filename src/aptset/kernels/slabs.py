@@ -73,6 +73,9 @@ def least_mean(position: Floats, covered: NDArray[np.uint8], least: int) -> Frac
 
 def find_slab(position: Floats, covered: NDArray[np.uint8], least: int, mean: Fraction) -> Slab:
     """Return the first slab (by its end, then by its start) of a mean known to be the least."""
+    if engines.chosen.loops is not None:
+        first, last = engines.chosen.loops.worst_segment(position, covered, least, mean.numerator, mean.denominator)
+        return Slab(float(position[first]), float(position[last]), mean)
     groups = group(position, covered)
     start, end, _ = _best_against(groups, mean, least)
     return Slab(float(groups.position[start]), float(groups.position[end - 1]), mean)

@@ -34,11 +34,10 @@ class Feature:
 
 @dataclass(frozen=True)
 class Features:
-    """A numeric matrix (dense or sparse), what its columns are, the spread of each, and what stands for gaps."""
+    """A numeric matrix (dense or sparse), what its columns are, and what stands for gaps."""
 
     matrix: Any
     columns: list[Feature]
-    spread: Floats
     fill: dict[str, float]
     left_out: tuple[str, ...] = ()
 
@@ -65,6 +64,17 @@ class Features:
         if hasattr(self.matrix, "tocsr"):
             return np.asarray(self.matrix.mean(axis=0)).ravel()
         return _mean_of(len(self.matrix), lambda start, stop: self.matrix[start:stop])
+
+    @cached_property
+    def spread(self) -> Floats:
+        """The standard deviation of each feature over all rows."""
+        mean = self.overall
+        if not hasattr(self.matrix, "tocsr"):
+            return np.sqrt(_mean_of(len(self.matrix), lambda start, stop: np.square(self.matrix[start:stop] - mean)))
+        n, coordinates = self.matrix.shape[0], self.matrix.tocoo()
+        away = (coordinates.data - mean[coordinates.col]) ** 2 - mean[coordinates.col] ** 2
+        total = np.bincount(coordinates.col, weights=away, minlength=len(mean)) + n * mean**2
+        return np.asarray(np.sqrt(np.maximum(total / n, 0.0)))
 
     def of(self, number: int, rows: NDArray[np.intp] | None = None) -> Floats:
         """Return one column, of some rows or of all."""
@@ -152,7 +162,7 @@ def features_of(
     if names is not None:
         places = [made_names.index(name) for name in names]
         matrix, features = matrix[:, places], [features[place] for place in places]
-    return Features(matrix, features, _spread(matrix), made.fill, tuple(made.left_out))
+    return Features(matrix, features, made.fill, tuple(made.left_out))
 
 
 def can_be_sliced(X: Any, n_rows: int) -> bool:
@@ -162,18 +172,6 @@ def can_be_sliced(X: Any, n_rows: int) -> bool:
     except (TypeError, ValueError, AttributeError):
         return False
     return True
-
-
-def _spread(matrix: Any) -> Floats:
-    """Return the standard deviation of each column."""
-    if not hasattr(matrix, "tocsr"):
-        mean = _mean_of(len(matrix), lambda start, stop: matrix[start:stop])
-        return np.sqrt(_mean_of(len(matrix), lambda start, stop: np.square(matrix[start:stop] - mean)))
-    n, mean = matrix.shape[0], np.asarray(matrix.mean(axis=0)).ravel()
-    coordinates = matrix.tocoo()
-    away = (coordinates.data - mean[coordinates.col]) ** 2 - mean[coordinates.col] ** 2
-    total = np.bincount(coordinates.col, weights=away, minlength=matrix.shape[1]) + n * mean**2
-    return np.asarray(np.sqrt(np.maximum(total / n, 0.0)))
 
 
 def _has_gaps(matrix: NDArray[Any]) -> bool:

@@ -6,6 +6,7 @@ multilabel prediction"; on other rows than it was found, as Romano, Sesia and Ca
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -27,6 +28,7 @@ from aptset.metrics.outcome import Outcome
 _FIRST = 32  # directions that tell roughly how bad the worst one is
 _FEWEST_ROWS = 10  # of a slice that is shown; the coverage of fewer says nothing
 _FEWEST_DIRECTIONS, _DIRECTIONS_AT_ONCE = 2, 64  # that share a look at the rows
+_ROUNDS = 4  # of each thread, so that none waits long for the last one
 _BINS_AT_ONCE = 2**18  # of all directions together: they stay near the core
 _POINTS_IN_BIN = 5
 _COARSE, _FINE = 2**12, 2**15  # bins at the most: for a first look at all directions, and for those that are left
@@ -86,7 +88,8 @@ class _Points(NamedTuple):
     def bounds(self, vectors: Floats, known: Fraction, most_bins: int) -> Floats:
         """Return what no slab of each direction falls below, some directions at a time on every core."""
         n_bins = min(max(len(self.flags) // _POINTS_IN_BIN, 16), most_bins)
-        fair = max(_FEWEST_DIRECTIONS, -(-len(vectors) // (2 * thread_count())))
+        fewest = min(_FEWEST_DIRECTIONS, -(-len(vectors) // thread_count()))
+        fair = max(fewest, -(-len(vectors) // (_ROUNDS * thread_count())))
         at_once = max(1, min(fair, _DIRECTIONS_AT_ONCE, _BINS_AT_ONCE // n_bins))
         is_safe = self.largest * float(np.abs(vectors).sum(axis=1).max()) < _FAR  # no sum can overflow
 
@@ -99,7 +102,7 @@ class _Points(NamedTuple):
 
         if len(self.flags) * len(vectors) < _WORTH_THREADS:
             return np.concatenate([work(k, k + at_once) for k in range(0, len(vectors), at_once)])
-        return np.concatenate(over_blocks(len(vectors), at_once, work))
+        return np.concatenate(over_blocks(len(vectors), at_once, work, serial_blocks=1))
 
 
 _LEAST_SPECIAL = 0.1  # standard deviations that a column must be away to be worth a word
@@ -288,7 +291,12 @@ def worst_slice_coverage(
         vectors = check_projections(vectors / np.where(spread > 0, spread, 1.0))
     find, judge = np.arange(len(covered)), np.arange(len(covered))
     if method == "held-out":
-        order = generator.permutation(len(covered))
+        # Drawing is left to one thread; the others take what is said of the features in the meantime.
+        several: list[Callable[[], NDArray[Any]]] = [
+            partial(generator.permutation, len(covered)),
+            lambda: features.spread,
+        ]
+        order, _ = over_blocks(2, 1, lambda number, _: several[number](), serial_blocks=1)
         n_find = max(1, round(validate.share(share_to_find, "share_to_find") * len(covered)))
         find, judge = order[:n_find], order[n_find:]
     slab, vector = search(features.some(find), looked_up(covered, find), vectors, least_share)

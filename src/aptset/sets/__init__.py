@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from aptset.core.labels import as_labels, check_labels, check_length, columns_of, distinct, known_columns
+from aptset.core.labels import (
+    as_labels,
+    check_labels,
+    check_length,
+    columns_at_once,
+    columns_of,
+    distinct,
+    known_columns,
+)
 from aptset.core.tables import (
     Backend,
     Display,
@@ -178,7 +186,11 @@ class PredictionSets(Sequence[NDArray[Any]]):
     def from_frame(cls, frame: Any, classes: ArrayLike) -> PredictionSets:
         """Make sets from a data frame with a column ``labels``, as :meth:`to_frame` gives it."""
         names = check_set_classes(classes)
-        lists = read_lists(frame["labels"], lambda labels: columns_of(labels, names))
+        lists = read_lists(
+            frame["labels"],
+            lambda labels: columns_of(labels, names),
+            lambda labels: columns_at_once(labels, names, np.int32),
+        )
         if lists is None or (columns_of(lists.names, names) < 0).any():  # which says what is wrong
             return cls.from_labels(plain_list(frame["labels"]), classes)
         refuse_repeated(lists.pointers, lists.positions, len(names))

@@ -412,6 +412,20 @@ static PyObject *least_mean_(PyObject *self, PyObject *args) {
     return prefix ? Py_BuildValue("LL", (long long)sum, (long long)count) : PyErr_NoMemory();
 }
 
+static PyObject *worst_segment(PyObject *self, PyObject *args) {
+    Py_buffer position, covered;
+    long long least, sum, count;
+    if (!PyArg_ParseTuple(args, "y*y*LLL", &position, &covered, &least, &sum, &count)) return NULL;
+    int64_t n = covered.len, first = -1, last = -1;
+    int all_fits = position.len == n * 8 && least > 0;
+    Py_BEGIN_ALLOW_THREADS
+    if (all_fits) find_segment(position.buf, covered.buf, n, least, sum, count, &first, &last);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&position);
+    PyBuffer_Release(&covered);
+    return all_fits ? Py_BuildValue("LL", (long long)first, (long long)last) : refuse(0);
+}
+
 /* Room for the bounds of many directions, as directions.h asks for it; NULL if there is none. */
 static void *take_search_room(const Search *s, SearchRoom *r) {
     size_t at_once = (size_t)rows_at_once(s->features), bins = (size_t)s->n_bins, directions = (size_t)s->directions;
@@ -478,6 +492,7 @@ static PyMethodDef methods[] = {
     {"p_values", p_values, METH_VARARGS, "The p-value of every label."},
     {"by_label", by_label, METH_VARARGS, "Members of each row at a threshold for every label."},
     {"least_mean", least_mean_, METH_VARARGS, "Least mean of a slab of sorted points."},
+    {"worst_segment", worst_segment, METH_VARARGS, "The slab of sorted points that falls furthest below a mean."},
     {"least_mean_bounds", least_mean_bounds, METH_VARARGS, "What no slab falls below, for each of many directions."},
     {"masks", masks, METH_VARARGS, "Flags of the members of each row at its threshold."},
     {"beginnings", beginnings, METH_VARARGS, "The first members of each row."},

@@ -36,6 +36,25 @@ static void least_mean(const double *position, const uint8_t *covered, int64_t n
     }
 }
 
+/* The first segment (by its end, then by its start) that falls furthest below a mean, sum / count: its first and its last point, -1 for none. */
+static void find_segment(const double *position, const uint8_t *covered, int64_t n, int64_t least, int64_t sum, int64_t count, int64_t *first,
+                         int64_t *last) {
+    int64_t inside = 0, start = 0, inside_before = 0, highest = INT64_MIN, of_highest = 0, deepest = INT64_MAX;
+    *first = *last = -1;
+    for (int64_t k = 0; k < n; k++) {
+        inside += covered[k];
+        if (k + 1 < n && position[k + 1] == position[k]) continue; /* whole groups only */
+        while (start <= k + 1 - least) { /* `start` begins a group, and as many points up to k follow */
+            int64_t balance = count * inside_before - sum * start;
+            if (balance > highest) highest = balance, of_highest = start;
+            do inside_before += covered[start++]; while (start < n && position[start] == position[start - 1]);
+        }
+        if (highest == INT64_MIN) continue;
+        int64_t gain = count * inside - sum * (k + 1) - highest;
+        if (gain < deepest) deepest = gain, *first = of_highest, *last = k;
+    }
+}
+
 /* A mean that no slab of these (unsorted) points falls below, from counts in bins alone (points; missed ones in the upper half). A slab takes whole bins but for
  * the first and the last; at its worst it takes there the missed points only, and covered ones just to be long enough.
  * Starts and ends are then points of two staircases, and the steepest way between them is found as in least_mean. */

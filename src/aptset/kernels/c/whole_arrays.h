@@ -33,19 +33,21 @@ static PyObject *bucket_numbers(PyObject *self, PyObject *args) {
     return all_fits ? Py_NewRef(Py_None) : refuse(0);
 }
 
-/* Copy labels that are numbers of columns; tell whether all of them are. */
+/* Copy labels that are numbers of columns, in as many bytes or half of them; tell whether all of them are. */
 static PyObject *copy_columns(PyObject *self, PyObject *args) {
     Py_buffer labels, to;
     long long columns;
     if (!PyArg_ParseTuple(args, "y*w*L", &labels, &to, &columns)) return NULL;
-    int64_t n = to.len / 8, *column = to.buf;
+    int64_t n = labels.len / 8, *wide = to.len == n * 8 ? to.buf : NULL;
     const int64_t *label = labels.buf;
+    int32_t *narrow = to.buf;
     uint64_t are_columns = 1;
-    int all_fits = labels.len == to.len && to.len == n * 8;
+    int all_fits = labels.len == n * 8 && (wide || to.len == n * 4) && columns <= INT32_MAX;
     Py_BEGIN_ALLOW_THREADS
     for (int64_t i = 0; all_fits && i < n; i++) {
         int64_t number = label[i]; /* read once: another thread may write to it */
-        column[i] = number;
+        if (wide) wide[i] = number;
+        else narrow[i] = (int32_t)number;
         are_columns &= (uint64_t)number < (uint64_t)columns;
     }
     Py_END_ALLOW_THREADS
