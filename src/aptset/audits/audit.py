@@ -119,7 +119,8 @@ def unseen_rows(pool: Pool, repetitions: int, seed: int) -> NDArray[np.intp]:
     def of_split(number: int) -> NDArray[np.intp]:
         train, test = RandomSplit(pool, "", None, number, seed).split()
         in_training = np.bincount(codes[train], minlength=int(codes.max()) + 1) > 0
-        return test[~in_training[codes[test]]]
+        unseen: NDArray[np.intp] = test[~in_training[codes[test]]]
+        return unseen
 
     with ThreadPoolExecutor() as threads:
         return np.concatenate(list(threads.map(of_split, range(repetitions))))
