@@ -165,6 +165,9 @@ def columns_at_once(labels: NDArray[Any], classes: NDArray[Any], kind: Any = np.
     number_columns = classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes)))
     if labels.dtype.kind not in "iu" or not len(labels) or not number_columns:
         return None
+    if len(labels) < _LONG:
+        few = labels.astype(np.int64)
+        return few.astype(kind, copy=False) if few.min() >= 0 and few.max() < len(classes) else None
     columns = np.empty(len(labels), dtype=kind)  # a copy: another thread cannot change what was checked
 
     def are_columns(start: int, stop: int) -> bool:
