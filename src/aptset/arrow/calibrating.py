@@ -21,13 +21,10 @@ from aptset.arrow.states import (
     Collector,
     PartitionState,
     check_all_partitions,
-    check_bucket_count,
-    check_is_done,
     check_partition,
     check_rows_found,
     check_same_rows,
     check_same_search,
-    check_state,
     merged_state,
 )
 from aptset.calibration.labelled_rows import Conformity as Conformity
@@ -84,7 +81,7 @@ class ThresholdSearch:
         for start, piece in pieces(record_batches(batches), len(layout.classes), layout.ids is None):
             with rows_of(partition, start):
                 scored = self.scoring.score(piece, offset + start if layout.ids is None else 0)
-            collector.add(*scored)
+            collector.add(scored)
         return collector.close()
 
     @property
@@ -108,7 +105,9 @@ class ThresholdSearch:
             How many partitions there are: it is then an error if one of the numbers 0, 1, ... is missing. One that
             comes twice always is.
         """
-        state = check_state(merged_state(states))
+        state = merged_state(states)
+        if state is None:
+            raise ValueError("states must hold the state of every partition; got none. Run the search on each of them.")
         check_all_partitions(state.partitions, n_partitions)
         check_same_search([state.token], self.token)
         n = int(state.counts.sizes.sum())
@@ -133,7 +132,11 @@ class ThresholdSearch:
 
     def calibration(self) -> Calibration:
         """Return the calibration, when the search is done."""
-        check_is_done(self.is_done, self.passes)
+        if not self.is_done:
+            raise ValueError(
+                f"thresholds must be known before there is a calibration; after {self.passes} passes some are not. Run "
+                "the search on every partition again, and advance it, until is_done."
+            )
         assert self.first is not None
         scoring, counts, n = self.scoring, self.first.counts, int(self.first.counts.sizes.sum())
         scorer, groups = scoring.scorer, scoring.groups_of(counts.names)
@@ -316,7 +319,8 @@ def search_for(first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Ca
     kind = "band" if bands else "all" if groups is None else "label" if is_grouping(groups) else "row"
     scorer = LabelScorer.of(score, layout.classes, kind in ("label", "band"), columns.ids, settings)
     scoring = BatchScorer(layout, scorer, kind, None if bands is None else bands.groups_of(layout.classes))
-    levels, buckets = plain_levels(settings.alpha), check_bucket_count(settings.buckets)
+    levels, rule = plain_levels(settings.alpha), "a whole number from 2 to 2**26"
+    buckets = validate.whole(settings.buckets, "buckets", 2, rule, 2**26, "The default is 2**18.")
     return ThresholdSearch(scoring, levels, buckets, validate.flag(settings.allow_empty, "allow_empty"))
 
 

@@ -87,10 +87,17 @@ class ColumnLayout:
         name = check_column(batch.schema.names, self.labels, "labels")
         values, which = _encoded(batch.column(name), name)
         table = {label: column for column, label in enumerate(self.classes.tolist())}
-        texts = {str(label): column for label, column in table.items()} if _are_texts(self.classes) else {}
+        are_texts = all(isinstance(label, str) for label in table)
+        texts = {str(label): column for label, column in table.items()} if are_texts else {}
         numbers = [_number_of(value, table, texts) for value in values]
         columns = np.array([*numbers, -2], dtype=np.int64)[which]
-        check_label_numbers(columns, _Looked(values, which), name, self.classes.tolist())
+        if (columns < 0).any():
+            row = int(np.argmax(columns < 0))
+            what = "is missing" if columns[row] == -2 else f"is {values[which[row]]!r}, which is no class"
+            raise ValueError(
+                f"row {row}, column {name!r}: the label {what}. The classes are {some(as_objects(list(table)))}; if "
+                "they are called otherwise, pass classes=...."
+            )
         return columns
 
     def group_values(self, batch: pa.RecordBatch) -> tuple[list[Any], NDArray[np.int64]] | None:
@@ -113,19 +120,6 @@ class ColumnLayout:
         return column.to_pylist()
 
 
-class _Looked(Sequence[Any]):
-    """Values by row, looked up when one is asked for."""
-
-    def __init__(self, values: list[Any], which: NDArray[np.int64]) -> None:
-        self._values, self._which = values, which
-
-    def __len__(self) -> int:
-        return len(self._which)
-
-    def __getitem__(self, row: Any) -> Any:
-        return self._values[self._which[row]]
-
-
 def _probability_columns(
     schema: pa.Schema, probabilities: str | Sequence[str] | None, prefix: str | None, taken: set[str]
 ) -> tuple[tuple[str, ...], bool]:
@@ -145,10 +139,11 @@ def _probability_columns(
         columns = [name for name in free if name.startswith(prefix)]
         check_class_columns(columns, names, f"which start with {prefix!r}")
         return _checked(columns, schema, taken), False
-    lists = [name for name in free if _is_list(kind := schema.field(name).type) and not _is_whole(kind.value_type)]
+    types = {name: schema.field(name).type for name in free}
+    lists = [name for name in free if _is_list(types[name]) and not pa.types.is_integer(types[name].value_type)]
     if len(lists) == 1:
         return (lists[0],), True
-    numbers = [name for name in free if _is_number(schema.field(name).type)]
+    numbers = [name for name in free if _is_number(types[name])]
     check_class_columns(numbers, names, "of numbers")
     return tuple(numbers), False
 
@@ -156,7 +151,8 @@ def _probability_columns(
 def _checked(columns: Sequence[str], schema: pa.Schema, taken: set[str]) -> tuple[str, ...]:
     """Return columns that all hold numbers and are nothing else."""
     for name in columns:
-        check_free_column(name, taken)
+        if name in taken:
+            raise ValueError(f"probabilities must not be labels, groups or ids as well; got {name!r}. Leave it out.")
         if not _is_number(schema.field(name).type):
             refuse_kind(name, schema.field(name).type, "numbers")
     return tuple(columns)
@@ -171,7 +167,10 @@ def _width(first: pa.RecordBatch | pa.Schema, name: str, classes: Any, width: in
         return len(classes) if width is None else width
     lengths = [] if isinstance(first, pa.Schema) else pc.list_value_length(first.column(name)).drop_null().to_pylist()
     if not lengths:
-        refuse_unknown_width(name)
+        raise ValueError(
+            f"classes must be passed with the list column {name!r}: there is no row that tells how many there are. "
+            "Pass classes=[...], or classes=range(10) for numbers."
+        )
     return int(lengths[0])
 
 
@@ -224,17 +223,9 @@ def _number_of(value: Any, table: dict[Any, int], texts: dict[str, int]) -> int:
     return -1 if number is None else number
 
 
-def _are_texts(classes: NDArray[Any]) -> bool:
-    return all(isinstance(label, str) for label in classes.tolist())
-
-
 def _is_list(kind: pa.DataType) -> bool:
     tests = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     return any(test(kind) for test in tests) and _is_number(kind.value_type)
-
-
-def _is_whole(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind))
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -247,12 +238,6 @@ def check_column(names: Sequence[str], name: Any, argument: str) -> str:
         shown = ", ".join(map(repr, names[:12])) + (", ..." if len(names) > 12 else "")
         raise ValueError(f"{argument} must name a column of the batches; got {name!r}. The columns are {shown}.")
     return name
-
-
-def check_free_column(name: str, taken: set[str]) -> None:
-    """Refuse a column of probabilities that is something else as well."""
-    if name in taken:
-        raise ValueError(f"probabilities must not be labels, groups or ids as well; got {name!r}. Leave it out.")
 
 
 def check_distinct_names(names: Sequence[str]) -> None:
@@ -272,14 +257,6 @@ def check_class_columns(columns: Sequence[str], names: Sequence[str], how: str) 
         )
 
 
-def refuse_unknown_width(name: str) -> NoReturn:
-    """Say that nothing tells how many classes there are."""
-    raise ValueError(
-        f"classes must be passed with the list column {name!r}: there is no row that tells how many there are. Pass "
-        "classes=[...], or classes=range(10) for numbers."
-    )
-
-
 def refuse_kind(name: str, kind: Any, what: str) -> NoReturn:
     """Say what a column must hold."""
     raise TypeError(f"column {name!r} must hold {what}; it holds {kind}.")
@@ -295,15 +272,3 @@ def check_lists(name: str, missing: NDArray[np.bool_], lengths: NDArray[np.int64
             f"row {row}, column {name!r}: a list must have one probability for each of the {width} classes; it has "
             f"{int(lengths[row])}."
         )
-
-
-def check_label_numbers(columns: NDArray[np.int64], values: Sequence[Any], name: str, classes: Sequence[Any]) -> None:
-    """Refuse labels that are missing (-2) or no class (-1); ``values`` gives the label of a row."""
-    if (columns >= 0).all():
-        return
-    row = int(np.argmax(columns < 0))
-    what = "is missing" if columns[row] == -2 else f"is {values[row]!r}, which is no class"
-    raise ValueError(
-        f"row {row}, column {name!r}: the label {what}. The classes are {some(as_objects(list(classes)))}; if they are "
-        "called otherwise, pass classes=...."
-    )

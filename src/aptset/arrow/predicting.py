@@ -14,7 +14,6 @@ from aptset import Calibration
 from aptset.arrow.layout import ColumnLayout, Columns
 from aptset.arrow.sources import (
     BatchSource,
-    check_first_batch,
     of_numbers,
     of_texts,
     peeked,
@@ -134,7 +133,8 @@ def set_maker(
     The parameters are those of :func:`predict_batches`. What it returns can be pickled, and called on every partition;
     so u may be "fresh", but no generator, of which every worker would have a copy.
     """
-    refuse_copied_generator(u)
+    if not (u is None or isinstance(u, str)):  # its copies would draw the same numbers
+        raise ValueError(f'u must be "fresh" or left out where partitions are worked on apart; got {u!r}.')
     columns = Columns(probabilities, prefix, groups, ids)
     settings = Predicting(
         alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty, u=u, assurance=assurance
@@ -164,12 +164,6 @@ def maker_for(
     added = [field for size, labels in names for field in ((size, pa.int32()), (labels, of_set))]
     made = pa.schema([*(schema.field(name) for name in kept), *(pa.field(name, kind) for name, kind in added)])
     return BatchPredictor(calibration, layout, tuple(order), tuple(levels), made, settings)
-
-
-def refuse_copied_generator(u: Any) -> None:
-    """Refuse a generator where a function is pickled: its copies would draw the same numbers."""
-    if not (u is None or isinstance(u, str)):
-        raise ValueError(f'u must be "fresh" or left out where partitions are worked on apart; got {u!r}.')
 
 
 def check_without_row_weights(calibration: Calibration) -> None:
@@ -244,11 +238,15 @@ def predict_batches(
     ['truth', 'size', 'set']
     """
     first, all_batches = peeked(BatchSource.of(batches).batches())
+    if first is None:
+        raise ValueError(
+            "batches must hold at least one batch, which may be empty, since it names the columns; got none."
+        )
     columns = Columns(probabilities, prefix, groups, ids)
     settings = Predicting(
         alpha=alpha, normalize=normalize, logits=logits, allow_empty=allow_empty, u=u, assurance=assurance
     )
-    make = maker_for(calibration, check_first_batch(first), columns, settings)
+    make = maker_for(calibration, first, columns, settings)
     return pa.RecordBatchReader.from_batches(make.schema, make(all_batches))
 
 

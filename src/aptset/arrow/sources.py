@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +43,12 @@ class BatchSource:
     def batches(self, is_again: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield the batches from the first one on."""
         if is_again and not self.is_repeatable:
-            refuse_second_look()
+            raise ValueError(
+                "batches must be readable more than once, since there are too many different scores to keep in "
+                "memory; got an iterator or a reader, which can be read once. Pass a table, a list, or a function "
+                "that returns the batches anew; or resolution=2**-20, which takes one pass; or more buckets=..., "
+                "which takes memory."
+            )
         source = self.open()
         check_source(source)
         return record_batches(source)
@@ -59,7 +64,11 @@ def record_batches(source: Any) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch(source)
     else:
         for number, each in enumerate(source):
-            check_batch(each, number)
+            if not hasattr(each, "__arrow_c_stream__") and not hasattr(each, "__arrow_c_array__"):
+                raise TypeError(
+                    f"batches must hold record batches; got {type(each).__name__} as number {number}. {_WAYS} Arrays "
+                    "go to aptset.calibrate."
+                )
             yield from record_batches(each)
 
 
@@ -136,22 +145,10 @@ def check_source(batches: Any) -> None:
         raise TypeError(f"batches must be record batches of Arrow; got {type(batches).__name__}. {_WAYS}")
 
 
-def check_batch(batch: Any, number: int) -> None:
-    """Refuse what comes in the place of a batch."""
-    if not hasattr(batch, "__arrow_c_stream__") and not hasattr(batch, "__arrow_c_array__"):
-        raise TypeError(
-            f"batches must hold record batches; got {type(batch).__name__} as number {number}. {_WAYS} Arrays go to "
-            "aptset.calibrate."
-        )
-
-
 def check_same_schema(first: Any, schema: Any, number: int) -> None:
     """Refuse batches with other columns than the first one."""
     if not schema.equals(first):
-        before, now = (
-            dict(zip(first.names, first.types, strict=True)),
-            dict(zip(schema.names, schema.types, strict=True)),
-        )
+        before, now = (dict(zip(one.names, one.types, strict=True)) for one in (first, schema))
         names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         nulls = [old.name for old, new in zip(first, schema, strict=False) if old.nullable != new.nullable]
         is_mixed = schema.names != first.names or not nulls
@@ -159,25 +156,6 @@ def check_same_schema(first: Any, schema: Any, number: int) -> None:
         what = f"column {names[0]!r} is {now.get(names[0], 'missing')}" if names else other
         was = f", it was {before.get(names[0], 'missing')}" if names else ""
         raise ValueError(f"batches must have one schema; in batch {number} {what}{was}. Cast the batches first.")
-
-
-def check_first_batch(first: Any) -> Any:
-    """Return the first batch, which tells the columns; it may be without rows."""
-    if first is None:
-        raise ValueError(
-            "batches must hold at least one batch, which may be empty, since it names the columns; got none."
-        )
-    return first
-
-
-def refuse_second_look() -> NoReturn:
-    """Say that an iterator is used up, and what to do."""
-    raise ValueError(
-        "batches must be readable more than once, since there are too many different scores to keep in "
-        "memory; got an iterator or a reader, which can be read once. Pass a table, a list, or a function "
-        "that returns the batches anew; or resolution=2**-20, which takes one pass; or more buckets=..., "
-        "which takes memory."
-    )
 
 
 @contextmanager

@@ -26,13 +26,6 @@ def check_rows_found(n: int) -> None:
         raise ValueError("batches must have at least one row; got none.")
 
 
-def check_state(state: Any) -> Any:
-    """Return the state of all partitions, which must have one."""
-    if state is None:
-        raise ValueError("states must hold the state of every partition; got none. Run the search on each of them.")
-    return state
-
-
 def check_same_rows(is_same: bool, before: int, now: int) -> None:
     """Refuse rows that are others than those of the pass before."""
     if not is_same:
@@ -48,16 +41,6 @@ def check_partition(partition: Any) -> None:
     is_number = isinstance(partition, int | np.integer) and not isinstance(partition, bool)
     if partition is not None and not (is_number and 0 <= partition < _MOST_PARTITIONS):
         raise ValueError(f"partition must be a whole number from 0 to {_MOST_PARTITIONS - 1}; got {partition!r}.")
-
-
-def check_once(partitions: NDArray[np.int64]) -> None:
-    """Refuse to count a partition twice; their numbers stand upward."""
-    twice = partitions[1:][partitions[1:] == partitions[:-1]]
-    if len(twice):
-        raise ValueError(
-            f"states must count every partition once; partition {int(twice[0])} came twice. Keep the first state of a "
-            "partition where tasks are run again."
-        )
 
 
 def check_all_partitions(partitions: NDArray[np.int64], wanted: int | None) -> None:
@@ -113,22 +96,6 @@ def check_grid_scores(scores: NDArray[np.float64], resolution: float | None) -> 
         )
 
 
-def check_is_done(is_done: bool, passes: int) -> None:
-    """Refuse thresholds before they are known."""
-    if not is_done:
-        raise ValueError(
-            f"thresholds must be known before there is a calibration; after {passes} passes some are not. Run the "
-            "search on every partition again, and advance it, until is_done."
-        )
-
-
-def check_bucket_count(buckets: Any) -> int:
-    """Return how many buckets a pass may have."""
-    if isinstance(buckets, bool) or not isinstance(buckets, int | np.integer) or not 2 <= buckets <= 2**26:
-        raise ValueError(f"buckets must be a whole number from 2 to 2**26; got {buckets!r}. The default is 2**18.")
-    return int(buckets)
-
-
 STATE_SCHEMA = pa.schema([("state", pa.binary())])
 _MOST_CELLS = 2**26
 KEPT_IDS = 1024  # the smallest seeds of ids: fewer tell exactly how many ids there are
@@ -161,7 +128,12 @@ class PartitionState:
         fingerprint = sum(part.fingerprint for part in parts) & _WORD
         ids = np.unique(np.concatenate([part.ids for part in parts]))[:KEPT_IDS]
         partitions = np.sort(np.concatenate([part.partitions for part in parts]))
-        check_once(partitions)
+        twice = partitions[1:][partitions[1:] == partitions[:-1]]
+        if len(twice):
+            raise ValueError(
+                f"states must count every partition once; partition {int(twice[0])} came twice. Keep the first state "
+                "of a partition where tasks are run again."
+            )
         return cls(parts[0].token, counts, sum(part.n_copies for part in parts), fingerprint, ids, partitions)
 
     def as_batch(self) -> pa.RecordBatch:
@@ -239,6 +211,20 @@ def merged_state(states: Any) -> PartitionState | None:
     return PartitionState.joined(waiting) if waiting else None
 
 
+class ScoredPiece(NamedTuple):
+    """What is kept of the rows of a piece: keys in the order of their scores, their groups, and what u came from.
+
+    ``groups`` are numbers of ``names``, those of this piece.
+    """
+
+    keys: Keys
+    names: Sequence[Any]
+    groups: NDArray[Any]
+    n_copies: int
+    fingerprint: int
+    ids: Seeds
+
+
 @dataclass
 class Collector:
     """Gathers scores of one partition into a state; keys wait until there are many, which is sooner."""
@@ -257,16 +243,15 @@ class Collector:
         self._n_waiting = self._n_copies = self._fingerprint = 0
         self._ids = np.empty(0, dtype=np.uint64)
 
-    def add(
-        self, keys: Keys, names: Sequence[Any], groups: NDArray[Any], n_copies: int, fingerprint: int, ids: Seeds
-    ) -> None:
-        """Take in the keys of some rows; ``groups`` are numbers of ``names``, those of this piece."""
-        places = np.array([self._numbers.setdefault(name, len(self._numbers)) for name in names], dtype=np.int32)
+    def add(self, piece: ScoredPiece) -> None:
+        """Take in the keys of some rows."""
+        numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in piece.names]
         self._sizes = np.append(self._sizes, np.zeros(len(self._numbers) - len(self._sizes), dtype=np.int64))
-        own = places[groups]
+        keys, own = piece.keys, np.array(numbers, dtype=np.int32)[piece.groups]
         self._sizes += np.bincount(own, minlength=len(self._sizes))
-        self._n_copies, self._fingerprint = self._n_copies + n_copies, (self._fingerprint + fingerprint) & _WORD
-        self._ids = np.unique(np.concatenate([self._ids, ids]))[:KEPT_IDS]
+        self._n_copies += piece.n_copies
+        self._fingerprint = (self._fingerprint + piece.fingerprint) & _WORD
+        self._ids = np.unique(np.concatenate([self._ids, piece.ids]))[:KEPT_IDS]
         if self.statistics is not None:
             inside = self.statistics.are_wanted(keys, own)
             keys, own = keys[inside], own[inside]
@@ -293,17 +278,6 @@ class Collector:
 
 
 PARTITION_ROWS = 2**40  # rows of partition p are numbered from p times this: their copies are copies of their own
-
-
-class ScoredPiece(NamedTuple):
-    """What is kept of the rows of a piece: keys in the order of their scores, the group of each, and their chance."""
-
-    keys: Keys
-    names: Sequence[Any]
-    groups: NDArray[Any]
-    n_copies: int
-    fingerprint: int
-    ids: Seeds
 
 
 @dataclass(frozen=True)

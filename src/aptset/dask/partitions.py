@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 import dask
 import dask.array
@@ -19,33 +19,6 @@ from aptset.core.groups import groups_overlap, labels_decide
 _KINDS = "a dask DataFrame (with columns of probabilities), or a dask array of shape (rows, classes)"
 
 
-def refuse_collection(rows: Any) -> NoReturn:
-    """Say what can hold rows."""
-    raise TypeError(
-        f"rows must be {_KINDS}; got {type(rows).__module__}.{type(rows).__name__}. Rows in one process go to "
-        "aptset.calibrate or aptset.calibrate_batches."
-    )
-
-
-def check_texts(names: Any) -> list[str]:
-    """Return the names of columns, which must be texts."""
-    others = [name for name in names if not isinstance(name, str)]
-    if others:
-        raise ValueError(
-            f"columns must be called by texts, as Arrow wants; got {others[0]!r}. Pass frame.rename(columns=str)."
-        )
-    return list(names)
-
-
-def check_name(name: Any, argument: str) -> None:
-    """Refuse anything but the name of a column beside a DataFrame."""
-    if name is not None and not isinstance(name, str):
-        raise TypeError(
-            f"{argument} must name a column where rows are a DataFrame; got {type(name).__name__}. Assign it to a "
-            "column first."
-        )
-
-
 def check_no_columns(probabilities: Any, prefix: Any) -> None:
     """Refuse names of columns beside an array, which has none."""
     for name, value in (("probabilities", probabilities), ("prefix", prefix)):
@@ -54,29 +27,6 @@ def check_no_columns(probabilities: Any, prefix: Any) -> None:
                 f"{name} must be left out where rows are an array: all its columns are probabilities; got {value!r}. "
                 "Pass classes=... to name them."
             )
-
-
-def check_matrix(shape: tuple[Any, ...]) -> int:
-    """Return how many classes an array of probabilities has."""
-    if len(shape) != 2 or np.isnan(shape[1]):
-        raise ValueError(f"rows must be {_KINDS}, whose number is known; got an array of shape {shape}.")
-    return int(shape[1])
-
-
-def check_is_given(values: Any, name: str) -> Any:
-    """Return what must come with an array: a value for each row."""
-    if values is None or isinstance(values, str):
-        raise TypeError(
-            f"{name} must be an array with one value a row where rows are an array; got {values!r}. Names of columns "
-            "go with a dask DataFrame."
-        )
-    return values
-
-
-def check_one_dimension(shape: tuple[Any, ...], name: str) -> None:
-    """Refuse values that are no column."""
-    if len(shape) != 1:
-        raise ValueError(f"{name} must have one value a row; got an array of shape {shape}.")
 
 
 def check_cut_alike(n_values: float, n_rows: float, blocks_of_values: int, blocks: int, name: str) -> None:
@@ -89,15 +39,6 @@ def check_cut_alike(n_values: float, n_rows: float, blocks_of_values: int, block
             )
     elif n_values != n_rows:
         raise ValueError(f"{name} must have one value a row; got {int(n_values)} for {int(n_rows)} rows.")
-
-
-def check_block(n_values: int, n_rows: int, name: str) -> None:
-    """Refuse a block whose values are more or fewer than its rows."""
-    if n_values != n_rows:
-        raise ValueError(
-            f"{name} must be cut into blocks as the rows are; a block of {n_rows} rows has {n_values}. Call "
-            "compute_chunk_sizes() on both first."
-        )
 
 
 PROBABILITIES = "probabilities"
@@ -114,8 +55,16 @@ class FramePartitions:
     def of(cls, frame: Any, columns: dict[str, Any], probabilities: Any, prefix: Any, classes: Any) -> FramePartitions:
         """Find the types of the columns; if the description does not tell them, in the first partition that does."""
         for argument, name in columns.items():
-            check_name(name, argument)
-        check_texts(frame.columns)
+            if name is not None and not isinstance(name, str):
+                raise TypeError(
+                    f"{argument} must name a column where rows are a DataFrame; got {type(name).__name__}. Assign it "
+                    "to a column first."
+                )
+        others = [name for name in frame.columns if not isinstance(name, str)]
+        if others:
+            raise ValueError(
+                f"columns must be called by texts, as Arrow wants; got {others[0]!r}. Pass frame.rename(columns=str)."
+            )
         schema = pa.schema([(name, _type_of(frame._meta[name])) for name in frame.columns])
         given = [probabilities] if isinstance(probabilities, str) else probabilities
         free = [name for name in frame.columns if name not in columns.values()] if given is None else list(given)
@@ -175,11 +124,12 @@ class ArrayPartitions:
     @classmethod
     def of(cls, array: Any, columns: dict[str, Any]) -> ArrayPartitions:
         """Cut everything alike."""
-        width = check_matrix(array.shape)
+        if len(array.shape) != 2 or np.isnan(array.shape[1]):
+            raise ValueError(f"rows must be {_KINDS}, whose number is known; got an array of shape {array.shape}.")
         array = array.rechunk({1: -1})
         needed = {name: values for name, values in columns.items() if values is not None or name == "labels"}
         given = {name: _beside(array, values, name) for name, values in needed.items()}
-        of_rows = pa.list_(pa.from_numpy_dtype(array.dtype), width)
+        of_rows = pa.list_(pa.from_numpy_dtype(array.dtype), int(array.shape[1]))
         return cls(array, given, pa.schema([(PROBABILITIES, of_rows), *((name, pa.null()) for name in given)]))
 
     @property
@@ -216,7 +166,11 @@ class ArrayReader:
         """Return the table."""
         columns = [pa.Array.from_pandas(block) for block in blocks]
         for name, column in zip(self.names, columns, strict=True):
-            check_block(len(column), len(matrix), name)
+            if len(column) != len(matrix):
+                raise ValueError(
+                    f"{name} must be cut into blocks as the rows are; a block of {len(matrix)} rows has {len(column)}. "
+                    "Call compute_chunk_sizes() on both first."
+                )
         numbers = pa.array(np.ascontiguousarray(matrix).ravel())
         lists = pa.FixedSizeListArray.from_arrays(numbers, matrix.shape[1])
         return pa.table([lists, *columns], names=[PROBABILITIES, *self.names])
@@ -240,7 +194,10 @@ def partitions_of(
         of_frame = FramePartitions.of(rows, others, probabilities, prefix, classes)
         return of_frame, {**columns, "probabilities": probabilities, "prefix": prefix}
     if not isinstance(rows, dask.array.Array):
-        refuse_collection(rows)
+        raise TypeError(
+            f"rows must be {_KINDS}; got {type(rows).__module__}.{type(rows).__name__}. Rows in one process go to "
+            "aptset.calibrate or aptset.calibrate_batches."
+        )
     check_no_columns(probabilities, prefix)
     of_array = ArrayPartitions.of(rows, others)
     names = {name: name if name in of_array.columns else None for name in others}
@@ -286,13 +243,18 @@ def _types_in(part: pd.DataFrame) -> dict[str, pa.DataType]:
 
 def _beside(array: Any, values: Any, name: str) -> list[Any]:
     """Return values for each row in blocks, as the rows are cut."""
-    check_is_given(values, name)
+    if values is None or isinstance(values, str):
+        raise TypeError(
+            f"{name} must be an array with one value a row where rows are an array; got {values!r}. Names of columns "
+            "go with a dask DataFrame."
+        )
     if isinstance(values, dask.dataframe.Series):
         check_cut_alike(np.nan, array.shape[0], values.npartitions, array.numblocks[0], name)
         return _parts(values)
     if not isinstance(values, dask.array.Array):
         values = dask.array.from_array(np.asarray(values), chunks=-1)
-    check_one_dimension(values.shape, name)
+    if len(values.shape) != 1:
+        raise ValueError(f"{name} must have one value a row; got an array of shape {values.shape}.")
     check_cut_alike(values.shape[0], array.shape[0], values.numblocks[0], array.numblocks[0], name)
     is_known = not np.isnan(values.shape[0]) and not np.isnan(array.shape[0])
     return list((values.rechunk((array.chunks[0],)) if is_known else values).to_delayed())

@@ -39,7 +39,7 @@ from pyspark.ml.util import (
 )
 
 from aptset import Calibration, load
-from aptset.spark.frames import calibrate, check_calibration, check_saved_class, column, plain_errors, predict_set
+from aptset.spark.frames import calibrate, check_calibration, column, plain_errors, predict_set
 
 __all__ = ["ConformalSets", "ConformalSetsModel", "calibrate", "plain_errors", "predict_set"]
 
@@ -75,7 +75,9 @@ class ModelReader(MLReader):  # type: ignore[misc]
     def load(self, path: str) -> Any:
         """Read a model."""
         metadata = DefaultParamsReader.loadMetadata(path, self.sparkSession)
-        check_saved_class(metadata["class"], f"{self._kind.__module__}.{self._kind.__name__}")
+        saved, wanted = metadata["class"], f"{self._kind.__module__}.{self._kind.__name__}"
+        if saved != wanted:
+            raise ValueError(f"path must hold a {wanted}; it holds a {saved}. Load it with that.")
         (row,) = self.sparkSession.read.parquet(f"{path}/calibration").collect()
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "calibration.aptset"

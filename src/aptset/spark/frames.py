@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -32,24 +31,6 @@ from aptset.core.labels import as_labels, check_classes
 from aptset.core.validate import answers_foreign_keywords
 
 
-def check_frame(frame: Any) -> None:
-    """Refuse what is no frame of Spark."""
-    if not hasattr(frame, "mapInArrow"):
-        raise TypeError(
-            f"frame must be a DataFrame of Spark; got {type(frame).__name__}. Tables and frames on one machine go to "
-            "aptset.calibrate_batches and aptset.predict_batches."
-        )
-
-
-def check_class_names(names: Sequence[str], width: int | None, labels: str) -> None:
-    """Refuse names of indices that are not those of the probabilities."""
-    if width is not None and len(names) != width:
-        raise ValueError(
-            f"classes must be passed: the indices of column {labels!r} have {len(names)} names, and rows have {width} "
-            "probabilities. Pass the name of each of them, in order."
-        )
-
-
 def check_calibration(calibration: Any) -> Any:
     """Return the calibration of a model, which must have one."""
     if calibration is None:
@@ -60,12 +41,6 @@ def check_calibration(calibration: Any) -> Any:
     return calibration
 
 
-def check_saved_class(saved: str, wanted: str) -> None:
-    """Refuse a folder that holds something else."""
-    if saved != wanted:
-        raise ValueError(f"path must hold a {wanted}; it holds a {saved}. Load it with that.")
-
-
 Batches = Iterator[pa.RecordBatch]
 Work = Callable[[Batches, int | None], Batches]
 
@@ -74,15 +49,10 @@ def run_on_partition(work: Work, names: tuple[str, ...], batches: Batches) -> Ba
     """Do what is to be done with one partition, whose number is in the last column, on the cores of the task."""
     task = TaskContext.get()
     os.environ.setdefault("APTSET_THREADS", str(1 if task is None else task.cpus()))
-    number, waiting = None, []
-    for batch in batches:
-        waiting.append(batch)
-        if batch.num_rows:
-            number = batch.column(len(names))[0].as_py()
-            break
+    first, rows = peeked(batches)
+    number = first.column(len(names))[0].as_py() if first is not None and first.num_rows else None
     columns = list(range(len(names)))
-    plain = (batch.select(columns).rename_columns(list(names)) for batch in chain(waiting, batches))
-    yield from work(plain, number)
+    yield from work((batch.select(columns).rename_columns(list(names)) for batch in rows), number)
 
 
 def make_sets(maker: BatchPredictor, batches: Batches, number: int | None) -> Batches:
@@ -110,7 +80,11 @@ class Frame:
     @classmethod
     def of(cls, given: Any, probabilities: str | Sequence[str] | None, prefix: str | None) -> Frame:
         """Turn a vector of probabilities into an array: the column that is named, or else Spark ML's."""
-        check_frame(given)
+        if not hasattr(given, "mapInArrow"):
+            raise TypeError(
+                f"frame must be a DataFrame of Spark; got {type(given).__name__}. Tables and frames on one machine go "
+                "to aptset.calibrate_batches and aptset.predict_batches."
+            )
         check_distinct_names(given.columns)
         if probabilities is None and prefix is None and _is_vector(given, PROBABILITY):
             probabilities = PROBABILITY
@@ -149,7 +123,11 @@ class Frame:
         width = self._width(array)
         names = field.metadata.get("ml_attr", {}).get("vals") if is_number else None
         if names is not None:
-            check_class_names(names, width, labels)
+            if width is not None and len(names) != width:
+                raise ValueError(
+                    f"classes must be passed: the indices of column {labels!r} have {len(names)} names, and rows have "
+                    f"{width} probabilities. Pass the name of each of them, in order."
+                )
             names = check_classes(names, len(names), None, [])
         return (None if width is None else range(width)), names
 
