@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from aptset.conformal.clusters import Clusters, check_one_fold_each
 from aptset.conformal.histogram import NARROW, FixedThresholds, Histogram
 from aptset.conformal.importance import Scale
+from aptset.conformal.linear_programme import are_addable
 from aptset.conformal.measure import FoldScores, Measure, clustered_folds
-from aptset.conformal.thresholds import Thresholds, are_addable
+from aptset.conformal.thresholds import Thresholds
 from aptset.core.groups import Groups
 from aptset.core.row_groups import CLUSTER
 from aptset.core.store import (

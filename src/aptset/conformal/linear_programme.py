@@ -47,6 +47,8 @@ _MOST_STEPS = 100  # for each entry of b, in floats, which may go round in circl
 _SAME = 2.0**-44  # how far is as far, where scores are about 1
 _LITTLE = 2.0**-20  # by how much c is below 1 - alpha there
 _LEAST_SLOPE = 2.0**-30
+_LARGEST_SCORE = 2.0**500
+
 _MOST_SCORES = 2**14  # that HiGHS looks at: it only says where to begin
 
 
@@ -73,8 +75,8 @@ class Basis:
     @classmethod
     def empty(cls, size: int) -> Basis:
         """Return a basis that passes through no score yet."""
-        edges = np.empty(0, dtype=np.int64)
-        return cls([Place(-1, -1)] * size, np.eye(size, dtype=np.int64).astype(object), 1, edges)
+        whole = np.eye(size, dtype=np.int64).astype(object)
+        return cls([Place(-1, -1)] * size, whole, 1, np.empty(0, dtype=np.int64))
 
     def copy(self) -> Basis:
         """Return a basis that may be changed."""
@@ -100,7 +102,7 @@ class Basis:
 
 @dataclass(frozen=True)
 class Design:
-    """The different phi of calibration rows (cells), and the scores of each.
+    """The different phi of calibration rows (cells), a one and their indicators, and the scores of each.
 
     ``phi`` has columns that do not follow from each other; ``relations`` say how the others do. The different scores of
     cell g are ``values[starts[g]:starts[g + 1]]``, upward; ``before`` counts scores, over all cells.
@@ -117,7 +119,7 @@ class Design:
     def of(cls, indicators: NDArray[np.bool_], scores: Floats, offsets: NDArray[np.int64]) -> Design:
         """Take in the indicators of cells, (cells, groups), and the sorted scores of each, from its offset on."""
         filled = np.flatnonzero(np.diff(offsets))
-        whole, edges = with_one(indicators[filled]), offsets[filled]
+        whole, edges = np.insert(indicators[filled], 0, True, axis=1).astype(np.int64), offsets[filled]
         is_new = np.append(True, np.diff(scores) != 0)
         is_new[edges] = True
         first = np.flatnonzero(is_new)
@@ -127,14 +129,9 @@ class Design:
 
     def column(self, indicators: NDArray[np.bool_]) -> Signs | None:
         """Return the phi of a row in the kept columns; None if it breaks a relation that all calibration rows keep."""
-        whole, kept = with_one(indicators[None, :]), list(self.kept)
+        whole, kept = np.insert(indicators, 0, True).astype(np.int64)[None, :], list(self.kept)
         breaks = any(len(_broken(whole, kept, relation)) for relation in self.relations)
         return None if breaks else whole[0, kept]
-
-
-def with_one(indicators: NDArray[np.bool_]) -> Signs:
-    """Return phi: a one, and the indicators."""
-    return np.column_stack([np.ones(len(indicators), dtype=np.int64), indicators.astype(np.int64)])
 
 
 def _independent(whole: Signs) -> tuple[list[int], list[Relation]]:
@@ -189,8 +186,12 @@ def _broken(rows: Signs, kept: list[int], relation: Relation) -> NDArray[np.intp
     column, factors, divisor = relation
     is_short = (len(kept) + 1) * max(abs(int(factor)) for factor in (*factors, divisor)) < 2**63
     factors = factors.astype(np.int64) if is_short else factors
-    is_broken = rows[:, kept] @ factors != rows[:, column].astype(factors.dtype) * divisor
-    return np.flatnonzero(is_broken)
+    return np.flatnonzero(rows[:, kept] @ factors != rows[:, column].astype(factors.dtype) * divisor)
+
+
+def are_addable(scores: NDArray[np.float64]) -> bool:
+    """Tell whether thresholds, which are sums of scores times factors below 2^200, cannot leave the range of floats."""
+    return bool((np.abs(scores) <= _LARGEST_SCORE).all())
 
 
 class Programme:
@@ -396,5 +397,4 @@ def _multipliers(design: Design, scores: Floats, alpha: float) -> Floats:
     times = np.diff(design.before)[sampled]
     bounds = np.column_stack([-alpha * times, (1 - alpha) * times])
     solution = linprog(-scores[sampled], A_eq=phi.T, b_eq=np.zeros(phi.shape[1]), bounds=bounds, method="highs")
-    b: Floats = -solution.eqlin.marginals if solution.status == 0 else np.zeros(phi.shape[1])
-    return b
+    return np.asarray(-solution.eqlin.marginals) if solution.status == 0 else np.zeros(phi.shape[1])

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from aptset.conformal import importance
 from aptset.conformal.clusters import Clusters, refuse_with_clusters
 from aptset.conformal.importance import Scale, Whole, check_new_weights, refuse_with_weights
-from aptset.conformal.linear_programme import Design, Programme
+from aptset.conformal.linear_programme import Design, Programme, are_addable
 from aptset.core.groupings import WITHOUT_P_VALUES, refuse_overlapping
 from aptset.core.groups import ONE_CELL, Groups, Ids, of_one_group
 from aptset.core.labels import Coded, hashable
@@ -69,14 +69,6 @@ def level_of_rank(n: int, rank: int) -> float:
     The nearest float may be below it, and sets at that level would be larger.
     """
     return float(by_counts(n, np.array([rank]))[0])
-
-
-_LARGEST_SCORE = 2.0**500
-
-
-def are_addable(scores: NDArray[np.float64]) -> bool:
-    """Tell whether thresholds, which are sums of scores times factors below 2^200, cannot leave the range of floats."""
-    return bool((np.abs(scores) <= _LARGEST_SCORE).all())
 
 
 class ConditionalQuantile:
