@@ -276,6 +276,11 @@ def find_scheme(path: str | Path, stored: Facts, objects: Mapping[str, Any] | No
     return WithoutSplitter(scheme, caveat) if caveat else scheme
 
 
+def score_of_user(argument: str, name: str) -> Score:
+    """Return the score at "module:object", found as one that an artefact names is; who names it trusts its module."""
+    return find_score(argument, {"name": name, "settings": None}, trust=[name.partition(":")[0]])
+
+
 class _Unseen:
     """Stands for a score of the user's own that only its name is wanted of."""
 

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aptset import Acceptance, AcceptanceThreshold, Calibration
-from aptset.calibration.storage import STORE, described, load_calibration
+from aptset.calibration.storage import STORE, described, load_calibration, score_of_user
 from aptset.core.store import stored_kind
-from aptset.scores.stored import find_score
 
 
 def check_one_model(path: Path, calibration: Any) -> Any:
@@ -37,7 +36,7 @@ def imported_score(name: Any) -> Any:
     if not isinstance(name, str) or ":" not in name:
         return name
     beside_the_user()
-    return find_score("--conformity", {"name": name, "settings": None}, trust=[name.partition(":")[0]])
+    return score_of_user("--conformity", name)
 
 
 def load_artefact(path: Path, trust: tuple[str, ...]) -> Calibration:

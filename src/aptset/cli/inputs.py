@@ -274,6 +274,7 @@ def copy_of_input() -> Path:
 
 
 _BY_PREVALENCE = ("pas", "prevalence")
+_BY_ORDER = {"ordered": "expanding", "central": "central"}  # names of scores, and how their intervals grow
 
 
 def label_settings(options: dict[str, Any], quiet: bool, rows: int | None = None) -> tuple[Any, Any]:
@@ -282,7 +283,6 @@ def label_settings(options: dict[str, Any], quiet: bool, rows: int | None = None
     ``rows`` is how many rows calibrate, where that is known.
     """
     from aptset import LabelBands, Ordered, Prevalence
-    from aptset.scores.conformity import BY_ORDER
 
     bands, counts, conformity = options.pop("bands"), options.pop("counts"), options["conformity"]
     order = options.pop("order")
@@ -296,10 +296,10 @@ def label_settings(options: dict[str, Any], quiet: bool, rows: int | None = None
     if counts is not None and not (is_number or is_prevalent):
         raise click.UsageError("--counts is for --conformity prevalence, or for --bands NUMBER.")
     times = None if counts is None else _whole_numbers(counts, read_labels(counts, quiet))
-    if order is not None and conformity not in BY_ORDER:
+    if order is not None and conformity not in _BY_ORDER:
         raise click.UsageError("--order is for --conformity ordered and --conformity central.")
     if order is not None:
-        conformity = Ordered(BY_ORDER[conformity], [label.strip() for label in order.split(",")])
+        conformity = Ordered(_BY_ORDER[conformity], [label.strip() for label in order.split(",")])
     score = Prevalence(times) if is_prevalent and times is not None else conformity
     if is_number and times is not None:
         return score, LabelBands.by_prevalence(times, int(bands), n_calibration=rows)
