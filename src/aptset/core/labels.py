@@ -169,11 +169,8 @@ def columns_at_once(labels: NDArray[Any], classes: NDArray[Any], kind: Any = np.
         few = labels.astype(np.int64)
         return few.astype(kind, copy=False) if few.min() >= 0 and few.max() < len(classes) else None
     columns = np.empty(len(labels), dtype=kind)  # a copy: another thread cannot change what was checked
-
-    def are_columns(start: int, stop: int) -> bool:
-        return copy_columns(labels[start:stop], columns[start:stop], len(classes))
-
-    return columns if all(over_numbers(len(labels), are_columns)) else None
+    flags = over_numbers(len(labels), lambda a, b: copy_columns(labels[a:b], columns[a:b], len(classes)))
+    return columns if all(flags) else None
 
 
 def _compare_exactly(labels: NDArray[Any], classes: NDArray[Any]) -> bool:

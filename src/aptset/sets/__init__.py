@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.core.labels import (
     as_labels,
-    check_labels,
     check_length,
     columns_at_once,
     columns_of,
@@ -43,6 +42,7 @@ from aptset.sets.rows import (
     check_row_index,
     check_set_classes,
     check_table_of_sets,
+    compressed,
     in_one,
     intervals_of,
     refuse_nested_mask,
@@ -172,15 +172,7 @@ class PredictionSets(Sequence[NDArray[Any]]):
     def from_labels(cls, labels: Iterable[ArrayLike], classes: ArrayLike) -> PredictionSets:
         """Make sets from the labels of each row, as :meth:`labels` gives them."""
         rows, names = check_label_rows(labels), check_set_classes(classes)
-        indptr = pointers_of(np.array([len(row) for row in rows], dtype=np.int64))
-        members = in_one(rows) if indptr[-1] else names[:0]
-
-        def row_of(place: int) -> int:
-            return int(np.searchsorted(indptr, place, side="right")) - 1
-
-        way_out = "Pass classes=... with every label that may be in a set."
-        columns = check_labels(members, names, len(members), way_out=way_out, row_of=row_of)
-        return cls(indptr, columns.astype(np.int32), names)
+        return cls(*compressed(rows, names), names)
 
     @classmethod
     def from_frame(cls, frame: Any, classes: ArrayLike) -> PredictionSets:

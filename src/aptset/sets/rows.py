@@ -14,6 +14,7 @@ from aptset.core.labels import (
     as_labels,
     as_objects,
     check_classes,
+    check_labels,
     check_length,
     columns_in_order,
     distinct,
@@ -21,7 +22,7 @@ from aptset.core.labels import (
 )
 from aptset.core.tables import matrix_of_table, names_of_columns, plain_list, read_lists
 from aptset.kernels.blocks import least_and_most, over_numbers
-from aptset.kernels.long_arrays import repeated
+from aptset.kernels.long_arrays import pointers_of, repeated
 
 if TYPE_CHECKING:
     from aptset.sets import PredictionSets
@@ -137,6 +138,19 @@ def in_one(rows: list[NDArray[Any]]) -> NDArray[Any]:
     if filled and len({row.dtype.kind for row in filled}) == 1:
         return np.concatenate(filled)
     return as_objects([label for row in rows for label in row.tolist()])
+
+
+def compressed(rows: list[NDArray[Any]], classes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return where the labels of each row start, and the position of each label in the classes."""
+    pointers = pointers_of(np.array([len(row) for row in rows], dtype=np.int64))
+    members = in_one(rows) if pointers[-1] else classes[:0]
+
+    def row_of(place: int) -> int:
+        return int(np.searchsorted(pointers, place, side="right")) - 1
+
+    way_out = "Pass classes=... with every label that may be in a set."
+    columns = check_labels(members, classes, len(members), way_out=way_out, row_of=row_of)
+    return pointers, columns.astype(np.int32)
 
 
 def as_text(sets: PredictionSets, title: str | None = None) -> str:
