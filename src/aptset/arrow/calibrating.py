@@ -297,22 +297,17 @@ def plain_levels(alpha: Any) -> tuple[Fraction, ...]:
     return tuple(dict.fromkeys(levels))
 
 
-def refuse_pairs(groups: Any) -> None:
-    """Say who counts scores by group and label at once."""
-    if is_pair(groups):
-        raise ValueError(
-            f"groups must be a column or 'label' for batches, not both at once; got {groups!r}. Use aptset.calibrate, "
-            "or `aptset calibrate` for files."
-        )
-
-
 def search_for(first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Calibrating) -> ThresholdSearch:
     """Return the first pass of a search; only here is looked at what was given."""
     score = score_on_grid(settings.conformity, settings.resolution)
     schema = first if isinstance(first, pa.Schema) else first.schema
     check_column(schema.names, columns.labels, "labels")
     groups = columns.groups
-    refuse_pairs(groups)
+    if is_pair(groups):
+        raise ValueError(
+            f"groups must be a column or 'label' for batches, not both at once; got {groups!r}. Use aptset.calibrate, "
+            "or `aptset calibrate` for files."
+        )
     refuse_overlapping(groups_overlap(groups), "batches", "Use aptset.calibrate.")
     bands = groups if isinstance(groups, LabelBands) else None
     layout = ColumnLayout.of(first, columns)

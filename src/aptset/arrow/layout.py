@@ -175,11 +175,19 @@ def _width(first: pa.RecordBatch | pa.Schema, name: str, classes: Any, width: in
 
 
 def _matrix_of_lists(column: pa.Array, name: str, width: int) -> NDArray[Any]:
+    """Return the probabilities of a column of lists; refuse rows without one, and lists of another length."""
     if not _is_list(column.type):
         refuse_kind(name, column.type, "lists of probabilities")
     missing = column.is_null().to_numpy(zero_copy_only=False)
     lengths = pc.list_value_length(column).fill_null(width).to_numpy(zero_copy_only=False)
-    check_lists(name, missing, lengths, width)
+    if missing.any():
+        raise ValueError(f"row {int(np.argmax(missing))}, column {name!r}: the probabilities are missing.")
+    if (lengths != width).any():
+        row = int(np.argmax(lengths != width))
+        raise ValueError(
+            f"row {row}, column {name!r}: a list must have one probability for each of the {width} classes; it has "
+            f"{int(lengths[row])}."
+        )
     return _numbers(column.flatten(), name).reshape(len(column), width)
 
 
@@ -260,15 +268,3 @@ def check_class_columns(columns: Sequence[str], names: Sequence[str], how: str) 
 def refuse_kind(name: str, kind: Any, what: str) -> NoReturn:
     """Say what a column must hold."""
     raise TypeError(f"column {name!r} must hold {what}; it holds {kind}.")
-
-
-def check_lists(name: str, missing: NDArray[np.bool_], lengths: NDArray[np.int64], width: int) -> None:
-    """Refuse rows without a list, and lists of another length than there are classes."""
-    if missing.any():
-        raise ValueError(f"row {int(np.argmax(missing))}, column {name!r}: the probabilities are missing.")
-    if (lengths != width).any():
-        row = int(np.argmax(lengths != width))
-        raise ValueError(
-            f"row {row}, column {name!r}: a list must have one probability for each of the {width} classes; it has "
-            f"{int(lengths[row])}."
-        )

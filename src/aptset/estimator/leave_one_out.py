@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -189,16 +190,13 @@ class LeaveOneOut(BaseEstimator):  # type: ignore[misc]
         _ = whole.formula
         return whole
 
-    @property
+    @cached_property
     def formula(self) -> Downdate:
         """What is worked out from the rows, once."""
-        known: Downdate | None = self.__dict__.get("_formula")
-        if known is None:
-            kind = formulas()[type(self.model)]
-            if issparse(self.X) and not issubclass(kind, CountFormula):
-                raise InexactError("X is sparse")
-            known = self.__dict__["_formula"] = kind(self.model, self.X, self.y)
-        return known
+        kind = formulas()[type(self.model)]
+        if issparse(self.X) and not issubclass(kind, CountFormula):
+            raise InexactError("X is sparse")
+        return kind(self.model, self.X, self.y)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what goes to a file or another process: nothing that can be worked out again."""
@@ -274,8 +272,6 @@ def fits_quietly(fit: Callable[[], Any]) -> Any:
 
 
 _CELLS = 2**18  # of probabilities that several models give at a time, where one formula stands for them
-
-
 _CHECKED = 200  # rows about which a formula is compared with a fitted model
 
 

@@ -13,7 +13,7 @@ import json
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -285,27 +285,27 @@ def _names_of(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield from more(node, f"{module}.{own}")
 
 
-def _of_method(node: dict[str, Any], owner: str) -> Iterator[tuple[str, str]]:
+def _of_method(node: dict[str, Any], owner: str) -> Iterable[tuple[str, str]]:
     content, obj = node["content"], node["content"]["obj"]
     if obj["__loader__"] != "ObjectNode" or f"{obj['__module__']}.{obj['__class__']}" != owner:
         raise ValueError("a method must be that of an object")
     yield "MethodNode", f"{owner}.{content['func']}"
 
 
-def _of_function(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
+def _of_function(node: dict[str, Any], name: str) -> Iterable[tuple[str, str]]:
     if "content" in node:  # as the first versions of skops wrote it, with a second name
         raise ValueError("a function must be a name and nothing else")
-    yield from ()
+    return ()
 
 
-def _of_json(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
+def _of_json(node: dict[str, Any], name: str) -> Iterable[tuple[str, str]]:
     """Refuse all but single values: containers have nodes of their own, which are looked at."""
     if isinstance(json.loads(node["content"]), dict | list):
         raise ValueError("a value in JSON must be a number, a text, a boolean or null")
-    yield from ()
+    return ()
 
 
-def _of_dictionary(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
+def _of_dictionary(node: dict[str, Any], name: str) -> Iterable[tuple[str, str]]:
     """Refuse what is no type among the types of keys, for skops calls them; name what scikit-learn makes of a text.
 
     The text may be the value itself or among those that a search tries: ``memory`` must be nothing at all.
@@ -321,7 +321,7 @@ def _of_dictionary(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]
             yield "ObjectNode", _CACHE
 
 
-def _of_attributes(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
+def _of_attributes(node: dict[str, Any], name: str) -> Iterable[tuple[str, str]]:
     """Refuse attributes that stand for methods of Python and numpy, and a state that does not name its attributes."""
     stored = node.get("content")
     kind = None if stored is None or stored.get("content") == "null" else stored["__loader__"]
@@ -331,28 +331,28 @@ def _of_attributes(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]
     for key in stored["content"] if stored and kind == "DictNode" else ():
         if key.startswith("__") and key.endswith("__"):
             raise ValueError(f"an object must not have an attribute {key[:40]!r}")
-    yield from ()
+    return ()
 
 
-def _of_tree(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
+def _of_tree(node: dict[str, Any], name: str) -> Iterable[tuple[str, str]]:
     """Refuse a tree of several outputs: it would read as many numbers of classes, whether they are there or not."""
     given = node["__reduce__"]["args"]
     if given["__loader__"] != "TupleNode" or given["content"][2]["content"] != "1":
         raise ValueError("a tree must have one output")
-    yield from ()
+    return ()
 
 
-def _of_generator(node: dict[str, Any], name: str) -> Iterator[tuple[str, str]]:
+def _of_generator(node: dict[str, Any], name: str) -> Iterable[tuple[str, str]]:
     """Refuse the name of a bit generator that is none: skops calls what it finds under it."""
     inner = node["content"]["bit_generator"]
     stored = inner["content"]["bit_generator"]
     loaders = inner["__loader__"], stored["__loader__"]
     if loaders != ("DictNode", "JsonNode") or json.loads(stored["content"]) not in _BIT_GENERATORS:
         raise ValueError(f"a generator must be one of {', '.join(_BIT_GENERATORS)}")
-    yield from ()
+    return ()
 
 
-_MORE: dict[str, Callable[[dict[str, Any], str], Iterator[tuple[str, str]]]] = {
+_MORE: dict[str, Callable[[dict[str, Any], str], Iterable[tuple[str, str]]]] = {
     "MethodNode": _of_method,
     "FunctionNode": _of_function,
     "JsonNode": _of_json,

@@ -144,7 +144,7 @@ def save_model(
                 mlflow_model=whole,
                 signature=signature_of(described, acceptance),
                 metadata={**(whole.metadata or {}), **(metadata or {}), "aptset": facts},
-                pip_requirements=pip_requirements or _requirements(facts["versions"]),
+                pip_requirements=pip_requirements or [f"{name}=={one}" for name, one in facts["versions"].items()],
             )
 
 
@@ -356,7 +356,3 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
-
-
-def _requirements(versions: dict[str, str]) -> list[str]:
-    return [f"{name}=={number}" for name, number in versions.items()]

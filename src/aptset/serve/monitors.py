@@ -225,15 +225,12 @@ def metrics_text(counted: list[dict[str, float]], state: dict[str, Any], in_flig
     values.update(_gauges(state, in_flight))
     lines = []
     for name, (kind, words) in _HELP.items():
-        own = sorted(key for key in values if key.split("{")[0] in _keys_of(name, kind))
+        names = {name} if kind != "histogram" else {f"{name}_bucket", f"{name}_sum", f"{name}_count"}
+        own = sorted(key for key in values if key.split("{")[0] in names)
         if own:
             lines += [f"# HELP {name} {words}", f"# TYPE {name} {kind}"]
             lines += _cumulated(own, values) if kind == "histogram" else [f"{key} {values[key]:.17g}" for key in own]
     return "\n".join(lines) + "\n"
-
-
-def _keys_of(name: str, kind: str) -> set[str]:
-    return {name} if kind != "histogram" else {f"{name}_bucket", f"{name}_sum", f"{name}_count"}
 
 
 def _cumulated(keys: list[str], values: Mapping[str, float]) -> list[str]:
