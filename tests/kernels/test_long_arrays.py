@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import aptset
-from aptset.kernels import blocks, engines, long_arrays
+from aptset.kernels import blocks, buckets, engines, long_arrays
 from aptset.metrics.estimates import mean_of_sums, means_of_sums, share_of_count, shares_of_counts
 
 N = 3 * blocks.LONG + 12_345
@@ -57,6 +57,35 @@ def test_groups_keep_the_order_of_their_rows(path, n_groups):
     np.testing.assert_array_equal(long_arrays.group_sizes(numbers, n_groups), np.diff(offsets))
 
 
+@pytest.mark.parametrize("kind", ["uniform", "rounded", "two scales", "sorted"])
+def test_buckets_start_where_the_first_of_their_scores_stands(path, kind):
+    """The definition: a bucket starts before the first score whose number, (score - low) * scale, is not below it."""
+    scores = np.sort(values_of(kind))
+    for first, last in ((0, N - 1), (N // 4, 3 * N // 4)):
+        made = buckets.buckets_between(engines.chosen.loops, scores, first, last)
+        n_buckets = len(made.starts) - 1
+        numbers = np.clip((scores - made.low) * made.scale, 0, n_buckets - 1).astype(np.int64)
+        sizes = np.bincount(numbers, minlength=n_buckets)
+        np.testing.assert_array_equal(made.starts, np.concatenate([[0], np.cumsum(sizes)]))
+        assert made.crowding == np.square(sizes).sum() / N
+        assert buckets.crowding_of(engines.chosen.loops, made.starts)[1] == sizes.max()
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint8, np.dtype(">i8")])
+def test_labels_that_are_columns_are_copied_and_others_told(path, kind):
+    labels = np.random.default_rng(3).integers(10, size=N).astype(kind)
+    for to in (np.int64, np.int32):
+        columns = np.empty(N, dtype=to)
+        assert long_arrays.copy_columns(labels, columns, 10)
+        np.testing.assert_array_equal(columns, labels)
+        assert long_arrays.copy_columns(labels[::2], columns[::2].copy(), 10), "not contiguous"
+        for other in (10, -1, 2**32 + 1, -(2**63)):
+            if np.iinfo(kind).min <= other <= np.iinfo(kind).max:
+                strange = labels.copy()
+                strange[N // 2] = other
+                assert not long_arrays.copy_columns(strange, columns, 10), "a number that wraps is none of a column"
+
+
 @pytest.mark.parametrize("longest", [3, 40])
 def test_sets_hold_a_column_and_none_twice(path, longest):
     generator = np.random.default_rng(longest)
@@ -73,6 +102,7 @@ def test_sets_hold_a_column_and_none_twice(path, longest):
     for kind in (np.uint8, np.uint16, np.int32):
         found = long_arrays.judged(pointers, members.astype(kind), columns, 50, longest + 1)
         np.testing.assert_array_equal(found.holds, expected)
+        np.testing.assert_array_equal(long_arrays.holding(pointers, members.astype(kind), columns), expected)
         np.testing.assert_array_equal(found.sizes, sizes)
         counts = np.zeros((50, longest + 1, 2), dtype=np.int64)
         np.add.at(counts, (columns[columns >= 0], sizes[columns >= 0], expected[columns >= 0].astype(int)), 1)
@@ -101,6 +131,13 @@ def test_pointers_that_leave_the_members_are_refused():
     for numbers in ([3], [-1]):
         with pytest.raises(ValueError, match="fit together"):
             loops.group_sizes(np.array(numbers, dtype=np.int32), np.zeros(3, dtype=np.int64))
+    for first, stop, n_starts in ((0, 3, 2), (-1, 2, 2), (2, 1, 2), (0, 2, 1)):
+        with pytest.raises(ValueError, match="fit together"):
+            loops.bucket_starts(np.zeros(2), first, stop, 0.0, 1.0, np.zeros(n_starts, dtype=np.int32))
+    with pytest.raises(ValueError, match="fit together"):
+        loops.copy_columns(np.zeros(2, dtype=np.int64), np.zeros(3, dtype=np.int64), 3)
+    with pytest.raises(ValueError, match="fit together"):
+        loops.worst_segment(np.zeros(3), np.zeros(2, dtype=np.uint8), 1, 1, 1)
     for start in (-1, 1):
         with pytest.raises(ValueError, match="fit together"):
             loops.place(np.zeros(1), np.zeros(1, dtype=np.int32), np.array([start]), np.zeros(1))
