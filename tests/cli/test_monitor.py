@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import aptset
 from aptset.arrow.formats import delimited, table_file
-from aptset.cli import monitor_log
+from aptset.cli import monitor_jobs
 from aptset.cli.main import main
 from forging import forge, taken_apart
 
@@ -249,7 +249,7 @@ def test_a_state_that_does_not_say_which_rows_it_saw_is_refused(watched):
 
 
 def log_of_file(path, *arguments):
-    return monitor_log.log_of(table_file(path), *arguments)
+    return monitor_jobs.log_of(table_file(path), *arguments)
 
 
 def test_rows_that_are_appended_during_a_look_wait_for_the_next(watched, monkeypatch):
