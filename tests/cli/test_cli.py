@@ -3,6 +3,10 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
 
 import aptset
 import shell
@@ -51,3 +55,27 @@ def test_without_click_one_line_says_how_to_install_it(tmp_path):
     assert done.returncode == 1
     assert done.stderr.startswith("The command line needs click: pip install 'aptset[cli]'"), done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_predict_in_few_calls(tmp_path):
+    """What a small file costs is counted, not timed: calls of our own functions, and the files they stand in."""
+    rows = pd.DataFrame(np.random.default_rng(0).dirichlet(np.ones(5), 300), columns=list("abcde"))
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    rows.assign(y=list("abcde") * 60).to_csv(tmp_path / "rows.csv", index=False)
+    shell.run("calibrate", "rows.csv", "--label", "y", "-o", "cal.aptset", cwd=tmp_path)
+    asked = ("predict", "new.csv", "-c", "cal.aptset", "-o", "sets.csv")
+    shell.run(*asked, cwd=tmp_path)
+    calls, home = [], str(Path(aptset.__file__).parent)
+
+    def note(frame, event, _):
+        file, name = frame.f_code.co_filename, frame.f_code.co_name
+        if event == "call" and file.startswith(home) and not name.startswith("<"):  # comprehensions are not calls
+            calls.append(file)
+
+    sys.setprofile(note)
+    try:
+        shell.run(*asked, cwd=tmp_path)
+    finally:
+        sys.setprofile(None)
+    assert len(calls) <= 240
+    assert len(set(calls)) <= 33
