@@ -14,21 +14,7 @@ from numpy.typing import NDArray
 
 from aptset.calibration.adaptive_level import MOST, Law, Past, Shown, Track
 from aptset.calibration.calibration import Calibration
-from aptset.core.store import (
-    ALPHA,
-    Facts,
-    Field,
-    Rules,
-    Schema,
-    Store,
-    Tensor,
-    Tensors,
-    count,
-    require,
-    share_out,
-    stored_fraction,
-    write,
-)
+from aptset.core import store
 from aptset.core.validate import warn_caller
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words, seeds_of
@@ -272,7 +258,7 @@ def write_state(path: str | Path, calibration: Calibration, state: State) -> Non
         "asked_seeds": np.array(seeds, dtype=np.uint64),
         "asked_moments": np.array(moments, dtype=np.int64),
     }
-    write(path, "online", facts, tensors)
+    store.write(path, "online", facts, tensors)
 
 
 def _is_last(stored: list[Any] | None) -> bool:
@@ -287,7 +273,7 @@ def _rise(values: NDArray[Any], counts: NDArray[Any], strictly: bool) -> bool:
     return bool(up[is_inside].all())
 
 
-def _rules(facts: Facts, tensors: Tensors) -> Rules:
+def _rules(facts: store.Facts, tensors: store.Tensors) -> store.Rules:
     """Return the relations that hold in every stream, whatever its calibration."""
     tracks, window = tensors["tracks"], facts["window"]
     recent, of_recent = tensors["recent"], tensors["recent_counts"]
@@ -298,10 +284,12 @@ def _rules(facts: Facts, tensors: Tensors) -> Rules:
             ((tracks >= 0) & (tracks < MOST)).all() and (tracks[:, 1:] <= tracks[:, :1]).all()
         ),
         "its recent scores must be numbers, of each group no more than its window": lambda: (
-            share_out(of_recent, len(recent), 0) and (of_recent <= (window or 0)).all() and not np.isnan(recent).any()
+            store.share_out(of_recent, len(recent), 0)
+            and (of_recent <= (window or 0)).all()
+            and not np.isnan(recent).any()
         ),
         "its rows of the block must be fewer than a block has": lambda: len(tensors["seen"]) < BLOCK_ROWS,
-        "its past must have a moment of each group": lambda: share_out(of_past, len(moments), 1),
+        "its past must have a moment of each group": lambda: store.share_out(of_past, len(moments), 1),
         "its past must be in order": lambda: _rise(moments, of_past, True) and _rise(rows, of_past, False),
         "its past must be counts up to now": lambda: (
             (moments >= 0).all() and (moments <= facts["moment"]).all() and (rows >= 0).all()
@@ -316,33 +304,35 @@ def _rules(facts: Facts, tensors: Tensors) -> Rules:
     }
 
 
-_STORE = Store(
+_STORE = store.Store(
     {
-        "online": Schema(
+        "online": store.Schema(
             {
-                "calibration": Field(str),
-                "alpha": ALPHA,
-                "step": Field(str, "its step must be from 0 to 2^53", lambda text: 0 <= stored_fraction(text) < MOST),
-                "window": Field(
+                "calibration": store.Field(str),
+                "alpha": store.ALPHA,
+                "step": store.Field(
+                    str, "its step must be from 0 to 2^53", lambda text: 0 <= store.stored_fraction(text) < MOST
+                ),
+                "window": store.Field(
                     int | None, "its window must be a count", lambda window: window is None or 0 < window < MOST
                 ),
-                "waiting": count("waiting", 1),
-                "block": count("block"),
-                "moment": count("moment"),
-                "last": Field(list | None, "its last question must be a digest and a form", _is_last),
+                "waiting": store.count("waiting", 1),
+                "block": store.count("block"),
+                "moment": store.count("moment"),
+                "last": store.Field(list | None, "its last question must be a digest and a form", _is_last),
             },
             {
-                "tracks": Tensor("I64", ("groups", "counts")),
-                "recent": Tensor("F64", ("recent scores",)),
-                "recent_counts": Tensor("I64", ("groups",)),
-                "seen": Tensor("U64", ("rows of the block",)),
-                "past_moments": Tensor("I64", ("moments",)),
-                "past_thresholds": Tensor("F64", ("moments",)),
-                "past_rows": Tensor("I64", ("moments",)),
-                "past_counts": Tensor("I64", ("groups",)),
-                "asked_keys": Tensor("U64", ("rows that wait",)),
-                "asked_seeds": Tensor("U64", ("rows that wait",)),
-                "asked_moments": Tensor("I64", ("rows that wait",)),
+                "tracks": store.Tensor("I64", ("groups", "counts")),
+                "recent": store.Tensor("F64", ("recent scores",)),
+                "recent_counts": store.Tensor("I64", ("groups",)),
+                "seen": store.Tensor("U64", ("rows of the block",)),
+                "past_moments": store.Tensor("I64", ("moments",)),
+                "past_thresholds": store.Tensor("F64", ("moments",)),
+                "past_rows": store.Tensor("I64", ("moments",)),
+                "past_counts": store.Tensor("I64", ("groups",)),
+                "asked_keys": store.Tensor("U64", ("rows that wait",)),
+                "asked_seeds": store.Tensor("U64", ("rows that wait",)),
+                "asked_moments": store.Tensor("I64", ("rows that wait",)),
             },
             lambda facts, names: {"counts": 3},
             _rules,
@@ -361,9 +351,11 @@ def read_state(path: str | Path, calibration: Calibration) -> State:
             f"{path} must be the state of a stream that began with this calibration; it began with another one. Load "
             "the calibration that was passed to Online."
         )
-    law = Law(stored_fraction(facts["alpha"]), stored_fraction(facts["step"]), facts["window"])
+    law = Law(store.stored_fraction(facts["alpha"]), store.stored_fraction(facts["step"]), facts["window"])
     fixed, counts = first_scores(calibration, None), tensors["tracks"].tolist()
-    require(path, {"its groups must be those of its calibration": lambda: len(fixed) == len(counts)}, _STORE.remedy)
+    store.require(
+        path, {"its groups must be those of its calibration": lambda: len(fixed) == len(counts)}, _STORE.remedy
+    )
     recent = fixed if law.window is None else np.split(tensors["recent"], np.cumsum(tensors["recent_counts"])[:-1])
     tracks = [Track(law, scores.tolist(), *of_group) for scores, of_group in zip(recent, counts, strict=True)]
     shown, waiting = Shown(tracks, facts["moment"]), WaitingRows(facts["waiting"])
@@ -372,7 +364,7 @@ def read_state(path: str | Path, calibration: Calibration) -> State:
     shown.past = [[*islice(every, n)] for n in tensors["past_counts"].tolist()]
     now = [Past(shown.past[at][-1].moment, track.threshold, track.rows) for at, track in enumerate(tracks)]
     is_now = [past[-1] for past in shown.past] == now
-    require(path, {"its past must end with what is in force": lambda: is_now}, _STORE.remedy)
+    store.require(path, {"its past must end with what is in force": lambda: is_now}, _STORE.remedy)
     keys, seeds, moments = (tensors[f"asked_{name}"] for name in ("keys", "seeds", "moments"))
     starts = [0, *(np.flatnonzero(moments[1:] != moments[:-1]) + 1).tolist(), len(moments)]
     for start, stop in pairwise(starts if len(moments) else []):

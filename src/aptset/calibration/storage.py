@@ -25,44 +25,32 @@ from aptset.conformal.clusters import promise_about
 from aptset.conformal.measure import Fold
 from aptset.conformal.scheme import FoldSizes, LinearBound, Promises, Scheme
 from aptset.conformal.thresholds import Thresholds
+from aptset.core import store
 from aptset.core.groupings import MOST_INDICATORS
 from aptset.core.groups import KINDS, Groups, flat_groups, full_groups
 from aptset.core.randomization import Randomization
-from aptset.core.store import (
-    Facts,
-    Store,
-    check_stored_labels,
-    check_stored_values,
-    damaged,
-    is_storable,
-    same_values,
-    storable_labels,
-    storable_value,
-    unknown_kind,
-    write,
-)
 from aptset.scores import Score
 from aptset.scores.stored import check_counted_classes, describe_score, find_score
 
-STORE = Store(SCHEMAS, "kind of calibration")
+STORE = store.Store(SCHEMAS, "kind of calibration")
 
 
-def write_calibration(path: str | Path, fields: Facts) -> None:
+def write_calibration(path: str | Path, fields: store.Facts) -> None:
     """Write the fields of a calibration."""
     kind, of_measure, tensors = measure_fields(fields["held_out"])
     facts = {
         **common_facts(*(fields[name] for name in ("conformity", "classes", "held_out", "key", "chance"))),
         **of_measure,
-        "columns": None if fields["columns"] is None else storable_labels(fields["columns"]),
+        "columns": None if fields["columns"] is None else store.storable_labels(fields["columns"]),
         "allow_empty": fields["allow_empty"],
         "normalize": fields["normalize"],
         "parts": [str(part) for part in fields["parts"]],
     }
     if "scheme" in fields:
-        of_folds = {"folds": storable_labels(fields["folds"]), "scheme": describe_scheme(fields["scheme"])}
-        write(path, "cross", {**facts, **of_folds}, tensors)
+        of_folds = {"folds": store.storable_labels(fields["folds"]), "scheme": describe_scheme(fields["scheme"])}
+        store.write(path, "cross", {**facts, **of_folds}, tensors)
     else:
-        write(path, kind, {**facts, "first_rows": [str(row) for row in fields["first_rows"]]}, tensors)
+        store.write(path, kind, {**facts, "first_rows": [str(row) for row in fields["first_rows"]]}, tensors)
 
 
 def load_calibration(
@@ -75,17 +63,17 @@ def load_calibration(
 
 def read_calibration(
     path: str | Path, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
-) -> tuple[Facts, Facts]:
+) -> tuple[store.Facts, store.Facts]:
     """Return the fields of a calibration and the facts behind them; whatever is not intact is refused with one error.
 
     The file is untrusted: nothing of it reaches a loop before every relation between its parts was checked.
     """
     facts, tensors = STORE.read(path)
     common = read_common(path, facts, scores, trust)
-    columns = None if facts["columns"] is None else check_stored_labels(path, facts["columns"], "columns")
+    columns = None if facts["columns"] is None else store.check_stored_labels(path, facts["columns"], "columns")
     n_classes = len(common.classes)
     if columns is not None and len(columns) != n_classes:
-        raise damaged(path, f"it must have one column for each of the {n_classes} classes; it has {len(columns)}")
+        raise store.damaged(path, f"it must have one column for each of the {n_classes} classes; it has {len(columns)}")
     fields = {
         "held_out": measure_from(path, facts, tensors, common.groups, common.score, n_classes),
         "classes": common.classes,
@@ -101,8 +89,8 @@ def read_calibration(
         return {**fields, "first_rows": tuple(map(int, facts["first_rows"]))}, facts
     scheme = find_scheme(path, facts["scheme"])
     if scheme.name == "split" or scheme.combine.holds_all_models != ("judges" in tensors):
-        raise damaged(path, f"its folds must be those of its scheme, {scheme.name}")
-    return {**fields, "folds": check_stored_labels(path, facts["folds"], "folds"), "scheme": scheme}, facts
+        raise store.damaged(path, f"its folds must be those of its scheme, {scheme.name}")
+    return {**fields, "folds": store.check_stored_labels(path, facts["folds"], "folds"), "scheme": scheme}, facts
 
 
 class Common(NamedTuple):
@@ -115,15 +103,17 @@ class Common(NamedTuple):
     chance: Randomization
 
 
-def common_facts(score: Score, classes: NDArray[Any], held_out: Thresholds, key: int, chance: Randomization) -> Facts:
+def common_facts(
+    score: Score, classes: NDArray[Any], held_out: Thresholds, key: int, chance: Randomization
+) -> store.Facts:
     """Return what calibrations and classifiers share as plain values, with who writes them, and when."""
     from importlib.metadata import version  # takes as long to load as a third of numpy
 
     return {
         "score": describe_score(score),
-        "classes": storable_labels(classes),
+        "classes": store.storable_labels(classes),
         "groups": {
-            name: [storable_value(one) for one in value] if isinstance(value, list) else value
+            name: [store.storable_value(one) for one in value] if isinstance(value, list) else value
             for name, value in flat_groups(held_out.groups).items()
         },
         "key": str(key),
@@ -133,16 +123,16 @@ def common_facts(score: Score, classes: NDArray[Any], held_out: Thresholds, key:
     }
 
 
-def chance_facts(chance: Randomization) -> Facts:
+def chance_facts(chance: Randomization) -> store.Facts:
     """Return where u comes from as plain values."""
     return {"randomized": chance.randomized, "u": chance.source, "copies": float(chance.copies)}
 
 
 def read_common(
-    path: str | Path, facts: Facts, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
+    path: str | Path, facts: store.Facts, scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
 ) -> Common:
     """Return what calibrations and classifiers share, checked."""
-    classes = check_stored_labels(path, facts["classes"], "classes")
+    classes = store.check_stored_labels(path, facts["classes"], "classes")
     groups, score = check_stored_groups(path, facts["groups"], classes), find_score(path, facts["score"], scores, trust)
     check_counted_classes(path, score, len(classes))
     chance = Randomization(facts["u"], facts["randomized"], float(facts["copies"]))
@@ -152,21 +142,24 @@ def read_common(
 # Kinds of cells whose names are known.
 _OWN_NAMES: dict[str, tuple[str, Callable[[list[Any], NDArray[Any]], bool]]] = {
     "all": ("its one group must be all", lambda names, _: names == ["all"]),
-    "label": ("its groups by label must be its classes", lambda names, classes: same_values(names, classes.tolist())),
+    "label": (
+        "its groups by label must be its classes",
+        lambda names, classes: store.same_values(names, classes.tolist()),
+    ),
 }
 
 
-def check_stored_groups(path: str | Path, stored: Facts, classes: NDArray[Any]) -> Groups:
+def check_stored_groups(path: str | Path, stored: store.Facts, classes: NDArray[Any]) -> Groups:
     """Return the groups; the names of those of labels must be the classes, one group must be called "all"."""
     kind, names = stored.get("kind"), stored.get("names")
     is_list = isinstance(names, list) and len(names) > 0
     if not isinstance(kind, str) or kind not in KINDS or stored.keys() != KINDS[kind].stored or not is_list:
         *kinds, last = KINDS
-        raise damaged(path, f"its groups must be of kind {', '.join(kinds)} or {last}, with names")
-    check_stored_values(path, stored["names"], "groups")
+        raise store.damaged(path, f"its groups must be of kind {', '.join(kinds)} or {last}, with names")
+    store.check_stored_values(path, stored["names"], "groups")
     message, fits = _OWN_NAMES.get(kind, ("", lambda *_: True))
     if not fits(stored["names"], classes):
-        raise damaged(path, message)
+        raise store.damaged(path, message)
     if "rows" in stored:
         _check_stored_pairs(path, stored, len(classes))
     elif "bands" in stored:
@@ -180,18 +173,18 @@ def _check_stored_bands(path: str | Path, bands: Any, n_bands: int, n_classes: i
     """Refuse bands that are not numbered in the order in which the classes have them."""
     is_list = isinstance(bands, list) and all(type(band) is int for band in bands)
     if not is_list or len(bands) != n_classes or list(dict.fromkeys(bands)) != list(range(n_bands)):
-        raise damaged(path, f"its bands must number the {n_bands} bands of its {n_classes} classes")
+        raise store.damaged(path, f"its bands must number the {n_bands} bands of its {n_classes} classes")
 
 
 def _check_stored_pairs(path: str | Path, stored: dict[str, Any], n_classes: int) -> None:
     """Refuse cells that are not those of every label, or band of labels, in every group of rows."""
     rows, labels = stored["rows"], stored["labels"]
     if not isinstance(rows, list) or not isinstance(labels, list):
-        raise damaged(path, "its groups of rows and labels must be lists of both")
+        raise store.damaged(path, "its groups of rows and labels must be lists of both")
     for values, name in ((rows, "groups of rows"), (labels, "groups of labels")):
-        check_stored_values(path, values, name)
+        store.check_stored_values(path, values, name)
     if stored["names"] != list(range(len(rows) * len(labels))):
-        raise damaged(path, "its cells must number the labels of each of its groups of rows")
+        raise store.damaged(path, "its cells must number the labels of each of its groups of rows")
     _check_stored_bands(path, stored["bands"], len(labels), n_classes)
 
 
@@ -199,17 +192,17 @@ def _check_stored_overlap(path: str | Path, stored: dict[str, Any]) -> None:
     """Refuse combinations that are not of its groups, and columns that its groups do not come from."""
     every, frame, is_flag = stored["groups"], stored["frame"], stored["is_flag"]
     if not isinstance(every, list) or not 0 < len(every) <= MOST_INDICATORS:
-        raise damaged(path, f"its overlapping groups must be 1 to {MOST_INDICATORS}")
-    check_stored_values(path, every, "overlapping groups")
+        raise store.damaged(path, f"its overlapping groups must be 1 to {MOST_INDICATORS}")
+    store.check_stored_values(path, every, "overlapping groups")
     digits = re.compile(f"[01]{{{len(every)}}}")
     if not all(isinstance(name, str) and digits.fullmatch(name) for name in stored["names"]):
-        raise damaged(path, "its combinations must have a 0 or 1 for each of its overlapping groups")
+        raise store.damaged(path, "its combinations must have a 0 or 1 for each of its overlapping groups")
     are_flags = isinstance(is_flag, list) and all(isinstance(flag, bool) for flag in is_flag)
     columns: Any = [] if frame is None else frame
     is_known = isinstance(columns, list) and (frame is None or len(columns) > 0)
     if not are_flags or not is_known or len(columns) != len(is_flag):
-        raise damaged(path, "its overlapping groups must come from columns that are of flags or not")
-    check_stored_values(path, columns, "columns of groups")
+        raise store.damaged(path, "its overlapping groups must come from columns that are of flags or not")
+    store.check_stored_values(path, columns, "columns of groups")
 
 
 _LONGEST_CAVEAT = 1000
@@ -248,7 +241,7 @@ def describe_scheme(scheme: Scheme) -> dict[str, Any]:
         if type(plain) is kind:
             values = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
             settings = {key: value.item() if isinstance(value, np.generic) else value for key, value in values.items()}
-            kept = {key: value for key, value in settings.items() if is_storable(value)}  # all but a splitter
+            kept = {key: value for key, value in settings.items() if store.is_storable(value)}  # all but a splitter
             return {"name": name, "settings": kept, "caveat": scheme.caveat}
     raise TypeError(
         f"calibration must be one of the library's to be saved; got {scheme!r}. Pickle keeps an object of your own, "
@@ -256,21 +249,21 @@ def describe_scheme(scheme: Scheme) -> dict[str, Any]:
     )
 
 
-def find_scheme(path: str | Path, stored: Facts, objects: Mapping[str, Any] | None = None) -> Scheme:
+def find_scheme(path: str | Path, stored: store.Facts, objects: Mapping[str, Any] | None = None) -> Scheme:
     """Return the scheme that was described, with settings that are objects if they are at hand."""
     name, settings, caveat = (stored.get(key) for key in ("name", "settings", "caveat"))
     if stored.keys() != {"name", "settings", "caveat"} or not isinstance(name, str) or not isinstance(settings, dict):
-        raise damaged(path, "its scheme must have a name, settings and a caveat")
+        raise store.damaged(path, "its scheme must have a name, settings and a caveat")
     if not isinstance(caveat, str) or len(caveat) > _LONGEST_CAVEAT or not caveat.isprintable():
-        raise damaged(path, "the caveat of its scheme must be a line of text")
+        raise store.damaged(path, "the caveat of its scheme must be a line of text")
     if name not in CALIBRATIONS:
-        raise unknown_kind(path, "scheme", name)
+        raise store.unknown_kind(path, "scheme", name)
     try:
         scheme: Scheme = CALIBRATIONS[name](**settings, **(objects or {}))
     except TypeError as error:
-        raise unknown_kind(path, f"setting of its scheme {name!r}", error) from error
-    if not all(map(is_storable, settings.values())) or (scheme.caveat and not objects):
-        raise damaged(path, "the settings of its scheme must be texts, numbers, booleans or null")
+        raise store.unknown_kind(path, f"setting of its scheme {name!r}", error) from error
+    if not all(map(store.is_storable, settings.values())) or (scheme.caveat and not objects):
+        raise store.damaged(path, "the settings of its scheme must be texts, numbers, booleans or null")
     if objects:
         return scheme
     return WithoutSplitter(scheme, caveat) if caveat else scheme
@@ -292,7 +285,7 @@ class _Unseen:
         return places.own
 
 
-def described(path: Path) -> Facts:
+def described(path: Path) -> store.Facts:
     """Return what a stored calibration promises and what it was made from; no code of the user's is imported."""
     name = STORE.read(path)[0]["score"]["name"]  # of the score, which is never needed here
     fields, facts = read_calibration(path, {name: _Unseen} if ":" in name else None)
@@ -316,7 +309,7 @@ def described(path: Path) -> Facts:
     }
 
 
-def _described_weights(facts: Facts, names: list[str]) -> Facts:
+def _described_weights(facts: store.Facts, names: list[str]) -> store.Facts:
     """Return what an artefact says about weights, if it has any."""
     if facts.get("weights") is None:
         return {}

@@ -19,44 +19,29 @@ from aptset.calibration.acceptance_rows import CONFIDENCES, OWN, By, Reading
 from aptset.calibration.acceptance_threshold import ALL, AcceptanceThreshold, Level
 from aptset.calibration.storage import chance_facts
 from aptset.calibration.stored_fields import are_words
+from aptset.core import store
 from aptset.core.groups import EVERYONE, Groups
 from aptset.core.labels import hashable
 from aptset.core.randomization import Randomization
-from aptset.core.store import (
-    ORIGIN,
-    Facts,
-    Field,
-    Rules,
-    Schema,
-    Store,
-    Tensor,
-    Tensors,
-    check_stored_labels,
-    check_stored_values,
-    damaged,
-    is_word,
-    storable_labels,
-    storable_value,
-    stored_fraction,
-    write,
-)
 
 _READING = {
-    **ORIGIN,
-    "confidence": Field(str, "its confidence must be a known one", lambda name: name in (*CONFIDENCES, OWN)),
-    "classes": Field(dict | None),
-    "columns": Field(dict | None),
-    "by": Field(str, "its rows must go by guess, by group or by none", lambda by: by in get_args(By)),
-    "names": Field(list, "its groups must have names", lambda names: len(names) > 0),
-    "normalize": Field(bool),
-    "key": Field(str, "its key must be a number of 64 bits", is_word),
-    "u": Field(str, "its u must come from content, ids or the caller", lambda u: u in ("content", "ids", "given")),
-    "randomized": Field(bool, "its u must be random", lambda value: value),
-    "copies": Field(float, "its share of copies must be in [0, 1]", lambda copies: 0 <= copies <= 1),
+    **store.ORIGIN,
+    "confidence": store.Field(str, "its confidence must be a known one", lambda name: name in (*CONFIDENCES, OWN)),
+    "classes": store.Field(dict | None),
+    "columns": store.Field(dict | None),
+    "by": store.Field(str, "its rows must go by guess, by group or by none", lambda by: by in get_args(By)),
+    "names": store.Field(list, "its groups must have names", lambda names: len(names) > 0),
+    "normalize": store.Field(bool),
+    "key": store.Field(str, "its key must be a number of 64 bits", store.is_word),
+    "u": store.Field(
+        str, "its u must come from content, ids or the caller", lambda u: u in ("content", "ids", "given")
+    ),
+    "randomized": store.Field(bool, "its u must be random", lambda value: value),
+    "copies": store.Field(float, "its share of copies must be in [0, 1]", lambda copies: 0 <= copies <= 1),
 }
 
 
-def _row_rules(facts: Facts, tensors: Tensors) -> Rules:
+def _row_rules(facts: store.Facts, tensors: store.Tensors) -> store.Rules:
     c, u, cells = tensors["confidence"], tensors["u"], tensors.get("cells")
     falls = (c[1:] < c[:-1]) | ((c[1:] == c[:-1]) & (u[1:] <= u[:-1]))
     return {
@@ -71,9 +56,9 @@ def _row_rules(facts: Facts, tensors: Tensors) -> Rules:
     }
 
 
-def _level_rules(facts: Facts, tensors: Tensors) -> Rules:
+def _level_rules(facts: store.Facts, tensors: store.Tensors) -> store.Rules:
     (cells, rows, n, wrong), u = tensors["counts"].T, tensors["u"]
-    errors = [stored_fraction(error) for error in facts["errors"]]
+    errors = [store.stored_fraction(error) for error in facts["errors"]]
     is_none = cells.tolist() == [-1]
     named = (cells >= 0).all() and (cells < len(facts["names"])).all() and len(set(cells.tolist())) == len(cells)
     return {
@@ -90,37 +75,37 @@ def _level_rules(facts: Facts, tensors: Tensors) -> Rules:
     }
 
 
-_PARTS = Field(list, "its parts must be numbers of 64 bits", lambda words: len(words) > 0 and are_words(words))
-_ASSURANCE = Field(float, "its assurance must be in (0, 1)", lambda value: 0 < value < 1)
+_PARTS = store.Field(list, "its parts must be numbers of 64 bits", lambda words: len(words) > 0 and are_words(words))
+_ASSURANCE = store.Field(float, "its assurance must be in (0, 1)", lambda value: 0 < value < 1)
 SCHEMAS = {
-    "acceptance": Schema(
+    "acceptance": store.Schema(
         {**_READING, "parts": _PARTS},
         {
-            "confidence": Tensor("F64", ("rows",)),
-            "u": Tensor("F64", ("rows",)),
-            "wrong": Tensor("BOOL", ("rows",)),
-            "cells": Tensor("I32", ("rows",), optional=True),
+            "confidence": store.Tensor("F64", ("rows",)),
+            "u": store.Tensor("F64", ("rows",)),
+            "wrong": store.Tensor("BOOL", ("rows",)),
+            "cells": store.Tensor("I32", ("rows",), optional=True),
         },
         rules=_row_rules,
     ),
-    "acceptance_threshold": Schema(
+    "acceptance_threshold": store.Schema(
         {
             **_READING,
             "assurance": _ASSURANCE,
-            "all_at_once": Field(bool),
-            "errors": Field(list),
-            "reasons": Field(list),
+            "all_at_once": store.Field(bool),
+            "errors": store.Field(list),
+            "reasons": store.Field(list),
         },
         {
-            "value": Tensor("F64", ("groups",)),
-            "u": Tensor("F64", ("groups",)),
-            "counts": Tensor("I64", ("groups", "numbers")),
+            "value": store.Tensor("F64", ("groups",)),
+            "u": store.Tensor("F64", ("groups",)),
+            "counts": store.Tensor("I64", ("groups", "numbers")),
         },
         sizes=lambda facts, names: {"numbers": 4},
         rules=_level_rules,
     ),
 }
-STORE = Store(SCHEMAS, "kind of acceptance", "Make it again with `aptset calibrate --accept` or save().")
+STORE = store.Store(SCHEMAS, "kind of acceptance", "Make it again with `aptset calibrate --accept` or save().")
 
 
 def write_acceptance(path: str | Path, rule: Any) -> None:
@@ -128,7 +113,7 @@ def write_acceptance(path: str | Path, rule: Any) -> None:
     tensors = {"confidence": rule.confidences, "u": rule.u, "wrong": rule.is_wrong}
     of_cells = {} if rule.cells is None else {"cells": rule.cells}
     facts = {**_reading_facts(rule.reading), "parts": [str(part) for part in rule.parts]}
-    write(path, "acceptance", facts, {**tensors, **of_cells})
+    store.write(path, "acceptance", facts, {**tensors, **of_cells})
 
 
 def write_threshold(path: str | Path, threshold: AcceptanceThreshold) -> None:
@@ -148,10 +133,10 @@ def write_threshold(path: str | Path, threshold: AcceptanceThreshold) -> None:
         "u": np.array([at.u for at in levels.values()]),
         "counts": np.array(counts, dtype=np.int64),
     }
-    write(path, "acceptance_threshold", facts, tensors)
+    store.write(path, "acceptance_threshold", facts, tensors)
 
 
-def stored_levels(facts: Facts, tensors: Tensors) -> dict[Any, Level]:
+def stored_levels(facts: store.Facts, tensors: store.Tensors) -> dict[Any, Level]:
     """Return the threshold of each group that has one, or the one of all rows."""
     levels = {}
     columns = (tensors[name].tolist() for name in ("counts", "value", "u"))
@@ -162,19 +147,19 @@ def stored_levels(facts: Facts, tensors: Tensors) -> dict[Any, Level]:
     return levels
 
 
-def _reading_facts(reading: Reading) -> Facts:
+def _reading_facts(reading: Reading) -> store.Facts:
     """Return how rows are read, as plain values; a function is not saved."""
     from importlib.metadata import version
 
-    def labels(values: Any) -> Facts | None:
-        return None if values is None else storable_labels(values)
+    def labels(values: Any) -> store.Facts | None:
+        return None if values is None else store.storable_labels(values)
 
     return {
         "confidence": reading.confidence if isinstance(reading.confidence, str) else OWN,
         "classes": labels(reading.classes),
         "columns": labels(reading.columns),
         "by": reading.by,
-        "names": [storable_value(name) for name in reading.groups.names],
+        "names": [store.storable_value(name) for name in reading.groups.names],
         "normalize": reading.normalize,
         "key": str(reading.key),
         **chance_facts(reading.chance),
@@ -183,14 +168,15 @@ def _reading_facts(reading: Reading) -> Facts:
     }
 
 
-def read_reading(path: str | Path, facts: Facts) -> Reading:
+def read_reading(path: str | Path, facts: store.Facts) -> Reading:
     """Return how rows are read; refuse columns and names that no rule has."""
     classes, columns = (
-        None if facts[name] is None else check_stored_labels(path, facts[name], name) for name in ("classes", "columns")
+        None if facts[name] is None else store.check_stored_labels(path, facts[name], name)
+        for name in ("classes", "columns")
     )
     if columns is not None and (classes is None or len(columns) != len(classes)):
-        raise damaged(path, "it must have one column for each of its classes")
-    check_stored_values(path, facts["names"], "groups")
+        raise store.damaged(path, "it must have one column for each of its classes")
+    store.check_stored_values(path, facts["names"], "groups")
     groups = EVERYONE if facts["by"] == "none" else Groups("row", tuple(map(hashable, facts["names"])))
     chance = Randomization(facts["u"], True, float(facts["copies"]))
     of_rows = (groups, facts["by"], facts["normalize"], int(facts["key"]), chance)

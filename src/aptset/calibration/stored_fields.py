@@ -23,21 +23,9 @@ from aptset.conformal.importance import Scale
 from aptset.conformal.linear_programme import are_addable
 from aptset.conformal.measure import FoldScores, Measure, clustered_folds
 from aptset.conformal.thresholds import Thresholds
+from aptset.core import store
 from aptset.core.groups import Groups
 from aptset.core.row_groups import CLUSTER
-from aptset.core.store import (
-    ORIGIN,
-    Facts,
-    Field,
-    Rules,
-    Schema,
-    Tensor,
-    Tensors,
-    damaged,
-    is_word,
-    share_out,
-    stored_fraction,
-)
 from aptset.kernels.counting import rank_at
 from aptset.kernels.formula import Floats
 from aptset.scores import Gridded
@@ -49,7 +37,7 @@ _LONGEST_NOUN = 1000
 _WEIGHTS = {"ratios", "prior_correction", "effective_size"}
 
 
-def measure_fields(held_out: Thresholds) -> tuple[str, Facts, Tensors]:
+def measure_fields(held_out: Thresholds) -> tuple[str, store.Facts, store.Tensors]:
     """Return the kind, the facts and the tensors of what was kept of the scores."""
     if isinstance(held_out, FixedThresholds):
         levels = [f"{level.numerator}/{level.denominator}" for level in held_out.levels]
@@ -67,15 +55,15 @@ def measure_fields(held_out: Thresholds) -> tuple[str, Facts, Tensors]:
 
 
 def measure_from(
-    path: str | Path, facts: Facts, tensors: Tensors, groups: Groups, score: Any, n_classes: int
+    path: str | Path, facts: store.Facts, tensors: store.Tensors, groups: Groups, score: Any, n_classes: int
 ) -> Thresholds:
     """Return what was kept of the scores, from fields whose own rules hold."""
     if facts["kind"] == THRESHOLDS:
-        levels, sizes = tuple(map(stored_fraction, facts["levels"])), tensors["sizes"]
+        levels, sizes = tuple(map(store.stored_fraction, facts["levels"])), tensors["sizes"]
         return FixedThresholds(groups=groups, group_sizes=sizes, levels=levels, values=tensors["thresholds"])
     if facts["kind"] == GRID:
         if not isinstance(score, Gridded):
-            raise damaged(path, "its score must be on a grid, as its counts are")
+            raise store.damaged(path, "its score must be on a grid, as its counts are")
         return Histogram.of_tensors(tensors, groups, float(score.resolution))
     if facts["clusters"] is not None:
         return clusters_from(path, facts["clusters"], tensors, groups)
@@ -85,14 +73,14 @@ def measure_from(
     held_out = scores_from(tensors, groups, ratios, facts["weights"]["prior_correction"])
     stored, sizes = _numbers(facts["weights"]["effective_size"], len(groups.names)), held_out.effective_sizes
     if stored is None or not np.allclose(stored, sizes, rtol=1e-9, atol=0):
-        raise damaged(path, "its effective_size must be that of its weights")
+        raise store.damaged(path, "its effective_size must be that of its weights")
     return held_out
 
 
-def score_tensors(held_out: Measure) -> Tensors:
+def score_tensors(held_out: Measure) -> store.Tensors:
     """Return the scores of all folds, where groups start in each, who judges them and what they weigh."""
     (first, *others) = held_out.folds
-    tensors: Tensors = {
+    tensors: store.Tensors = {
         "scores": np.concatenate([first.scores, *(fold.scores for fold in others)]) if others else first.scores,
         "offsets": np.array([fold.offsets for fold in held_out.folds], dtype=np.int64),
     }
@@ -107,7 +95,9 @@ def score_tensors(held_out: Measure) -> Tensors:
     return tensors
 
 
-def scores_from(tensors: Tensors, groups: Groups, ratios: Floats | None = None, corrects: bool = False) -> Measure:
+def scores_from(
+    tensors: store.Tensors, groups: Groups, ratios: Floats | None = None, corrects: bool = False
+) -> Measure:
     """Return the scores of all folds: views of one array, which nobody may change."""
     scores, offsets, weights = tensors["scores"], tensors["offsets"], tensors.get("weights")
     starts = np.cumsum(offsets[:, -1])[:-1]
@@ -121,7 +111,7 @@ def scores_from(tensors: Tensors, groups: Groups, ratios: Floats | None = None, 
     return Measure(folds, groups, tensors.get("judges"), ratios, corrects)
 
 
-def cluster_facts(held_out: Thresholds) -> Facts:
+def cluster_facts(held_out: Thresholds) -> store.Facts:
     """Return what clusters are called, and whether they are rows with votes; nothing where rows are single."""
     if held_out.clusters is None:
         return {}
@@ -129,7 +119,7 @@ def cluster_facts(held_out: Thresholds) -> Facts:
     return {"clusters": {"noun": noun, "votes": are_votes, "column": column}}
 
 
-def clusters_from(path: str | Path, stored: Facts, tensors: Tensors, groups: Groups) -> Measure:
+def clusters_from(path: str | Path, stored: store.Facts, tensors: store.Tensors, groups: Groups) -> Measure:
     """Return the scores of all folds with the masses of their clusters, which follow from them."""
     offsets, starts = tensors["offsets"], np.cumsum(tensors["offsets"][:, -1])[:-1]
     scores, words = np.split(tensors["scores"], starts), np.split(tensors["clusters"].view(np.uint64), starts)
@@ -137,7 +127,7 @@ def clusters_from(path: str | Path, stored: Facts, tensors: Tensors, groups: Gro
     try:
         check_one_fold_each(np.concatenate(words), np.repeat(np.arange(len(words)), [*map(len, words)]), CLUSTER)
     except ValueError as error:
-        raise damaged(path, "each of its clusters must be in one fold") from error
+        raise store.damaged(path, "each of its clusters must be in one fold") from error
     votes = np.split(tensors["weights"], starts) if stored["votes"] else None
     folds, unit = clustered_folds(scores, cells, words, groups, votes)
     return Measure(folds, groups, clusters=Clusters(stored["noun"], stored["votes"], unit, stored["column"]))
@@ -152,7 +142,7 @@ def _are_clusters(stored: Any) -> bool:
     return has_noun and isinstance(stored["column"], str | None)
 
 
-def _describe_weights(held_out: Measure) -> Facts:
+def _describe_weights(held_out: Measure) -> store.Facts:
     """Return all about weights but the weights themselves."""
     return {
         "ratios": None if held_out.ratios is None else held_out.ratios.tolist(),
@@ -161,24 +151,26 @@ def _describe_weights(held_out: Measure) -> Facts:
     }
 
 
-def _check_weights(path: str | Path, stored: Facts, tensors: Tensors, n_classes: int) -> Floats | None:
+def _check_weights(path: str | Path, stored: store.Facts, tensors: store.Tensors, n_classes: int) -> Floats | None:
     """Return the ratios of labels, if labels have weights; refuse weights that no calibration has."""
     weights = tensors["weights"]
     if stored.keys() != _WEIGHTS or not isinstance(stored["prior_correction"], bool):
-        raise damaged(path, "its weights must have ratios, prior_correction and effective_size")
+        raise store.damaged(path, "its weights must have ratios, prior_correction and effective_size")
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-        raise damaged(path, "its weights must be finite, at least 0, and not all 0")
+        raise store.damaged(path, "its weights must be finite, at least 0, and not all 0")
     if "judges" in tensors:
-        raise damaged(path, "its weights must not go with models that judge together")
+        raise store.damaged(path, "its weights must not go with models that judge together")
     if stored["ratios"] is None and stored["prior_correction"]:
-        raise damaged(path, "its prior_correction must have ratios")
+        raise store.damaged(path, "its prior_correction must have ratios")
     if stored["ratios"] is None:
         return None
     ratios = _numbers(stored["ratios"], n_classes)
     if ratios is None:
-        raise damaged(path, f"its weights must have one ratio for each of the {n_classes} classes, a finite number")
+        raise store.damaged(
+            path, f"its weights must have one ratio for each of the {n_classes} classes, a finite number"
+        )
     if not ((ratios >= 0).all() and np.isin(weights, ratios).all()):
-        raise damaged(path, "its ratios must be at least 0, and those of its weights")
+        raise store.damaged(path, "its ratios must be at least 0, and those of its weights")
     return ratios
 
 
@@ -198,7 +190,7 @@ def hash_of(scores: Floats) -> str:
     return blake2b(scores.data, digest_size=16).hexdigest()
 
 
-def hash_of_counts(tensors: Tensors) -> str:
+def hash_of_counts(tensors: store.Tensors) -> str:
     """Return a hash of all that was kept instead of scores, which people compare."""
     content = blake2b(digest_size=16)
     for name in sorted(tensors):
@@ -206,7 +198,7 @@ def hash_of_counts(tensors: Tensors) -> str:
     return content.hexdigest()
 
 
-def score_rules(facts: Facts, tensors: Tensors) -> Rules:
+def score_rules(facts: store.Facts, tensors: store.Tensors) -> store.Rules:
     """Return the relations of scores and their folds, even where a digest fits."""
     scores, offsets = tensors["scores"], tensors["offsets"]
     has_votes = bool((facts.get("clusters") or {}).get("votes"))
@@ -248,9 +240,9 @@ def _are_sorted(scores: Floats, offsets: NDArray[Any]) -> bool:
     return not falls.any()
 
 
-def _threshold_rules(facts: Facts, tensors: Tensors) -> Rules:
+def _threshold_rules(facts: store.Facts, tensors: store.Tensors) -> store.Rules:
     sizes, thresholds = tensors["sizes"], tensors["thresholds"]
-    levels = [*map(stored_fraction, facts["levels"])]
+    levels = [*map(store.stored_fraction, facts["levels"])]
 
     def falls() -> bool:
         by_level = thresholds[np.argsort([float(level) for level in levels])]
@@ -261,7 +253,7 @@ def _threshold_rules(facts: Facts, tensors: Tensors) -> Rules:
         "its levels must be distinct fractions in (0, 1)": lambda: (
             levels and all(0 < level < 1 for level in levels) and len(set(levels)) == len(levels)
         ),
-        "its sizes must be those of its groups": lambda: share_out(sizes, facts["n"], 0),
+        "its sizes must be those of its groups": lambda: store.share_out(sizes, facts["n"], 0),
         "its thresholds must be finite, and infinite where a group has too few samples": lambda: (
             not np.isnan(thresholds).any()
             and not np.isneginf(thresholds).any()
@@ -273,7 +265,7 @@ def _threshold_rules(facts: Facts, tensors: Tensors) -> Rules:
     }
 
 
-def _grid_rules(facts: Facts, tensors: Tensors) -> Rules:
+def _grid_rules(facts: store.Facts, tensors: store.Tensors) -> store.Rules:
     offsets, gaps, lowest = tensors["offsets"], tensors["gaps"], tensors["lowest"].astype(np.float64)
     is_first = np.isin(np.arange(len(gaps)), offsets[:-1][offsets[:-1] < offsets[1:]])
     return {
@@ -281,7 +273,7 @@ def _grid_rules(facts: Facts, tensors: Tensors) -> Rules:
         "its offsets must rise from 0 to the number of its points": lambda: (
             offsets[0] == 0 and offsets[-1] == len(gaps) and (offsets[1:] >= offsets[:-1]).all()
         ),
-        "its counts must be positive, and n together": lambda: share_out(tensors["counts"], facts["n"], 1),
+        "its counts must be positive, and n together": lambda: store.share_out(tensors["counts"], facts["n"], 1),
         "its points must rise within each group": lambda: (gaps[is_first] == 0).all() and (gaps[~is_first] > 0).all(),
         "its points must be steps below 2^62": lambda: (
             float(np.abs(lowest).max()) + float(gaps.astype(np.float64).sum()) < _FARTHEST
@@ -291,43 +283,47 @@ def _grid_rules(facts: Facts, tensors: Tensors) -> Rules:
 
 def are_words(texts: list[Any]) -> bool:
     """Tell whether all of a list are whole numbers of 64 bits."""
-    return all(map(is_word, texts))
+    return all(map(store.is_word, texts))
 
 
-def n_below(most: int) -> Field:
+def n_below(most: int) -> store.Field:
     """Return the field of the number of calibration rows."""
-    return Field(int, f"its n must be from 1 to 2^{most.bit_length() - 1}", lambda n: 0 < n < most)
+    return store.Field(int, f"its n must be from 1 to 2^{most.bit_length() - 1}", lambda n: 0 < n < most)
 
 
-def _has_list(stored: Facts, name: str) -> bool:
+def _has_list(stored: store.Facts, name: str) -> bool:
     return isinstance(stored.get(name), list)
 
 
 # What calibrations and classifiers have in common.
 COMMON = {
-    "score": Field(dict, "its score has no name or no settings", is_score),
-    "classes": Field(
+    "score": store.Field(dict, "its score has no name or no settings", is_score),
+    "classes": store.Field(
         dict, "its classes must be a list of at least 2 labels", lambda stored: _has_list(stored, "values")
     ),
-    "groups": Field(dict, "its groups must have names", lambda stored: _has_list(stored, "names")),
-    "key": Field(str, "its key must be a whole number below 2^64", is_word),
-    "randomized": Field(bool),
-    "u": Field(str, "its u must come from content, ids or the caller", lambda u: u in ("content", "ids", "given")),
-    "copies": Field(int | float, "its share of copies must be in [0, 1]", lambda copies: 0 <= copies <= 1),
-    "scores_hash": Field(str),
-    **ORIGIN,
+    "groups": store.Field(dict, "its groups must have names", lambda stored: _has_list(stored, "names")),
+    "key": store.Field(str, "its key must be a whole number below 2^64", store.is_word),
+    "randomized": store.Field(bool),
+    "u": store.Field(
+        str, "its u must come from content, ids or the caller", lambda u: u in ("content", "ids", "given")
+    ),
+    "copies": store.Field(int | float, "its share of copies must be in [0, 1]", lambda copies: 0 <= copies <= 1),
+    "scores_hash": store.Field(str),
+    **store.ORIGIN,
 }
 CLUSTERS = {
-    "clusters": Field(dict | None, "its clusters must have a noun, votes and a column", _are_clusters, optional=True)
+    "clusters": store.Field(
+        dict | None, "its clusters must have a noun, votes and a column", _are_clusters, optional=True
+    )
 }
-_SCORES = {"n": n_below(2**31), "weights": Field(dict | None), **CLUSTERS}
+_SCORES = {"n": n_below(2**31), "weights": store.Field(dict | None), **CLUSTERS}
 _COUNTS = {"n": n_below(2**53)}  # up to there p-values are exact
 _OF_CALIBRATION = {
     **COMMON,
-    "columns": Field(dict | None),
-    "allow_empty": Field(bool),
-    "normalize": Field(bool),
-    "parts": Field(
+    "columns": store.Field(dict | None),
+    "allow_empty": store.Field(bool),
+    "normalize": store.Field(bool),
+    "parts": store.Field(
         list,
         "its parts must be distinct whole numbers below 2^64",
         lambda parts: are_words(parts) and len(set(parts)) == len(parts),
@@ -335,24 +331,24 @@ _OF_CALIBRATION = {
 }
 _OF_ONE_MODEL = {
     **_OF_CALIBRATION,
-    "first_rows": Field(list, "its first rows must be whole numbers below 2^64", are_words),
+    "first_rows": store.Field(list, "its first rows must be whole numbers below 2^64", are_words),
 }
 SCORES = {
-    "scores": Tensor("F64", ("scores",)),
-    "offsets": Tensor("I64", ("folds", "bounds of groups")),
-    "judges": Tensor("BOOL", ("folds", "models"), optional=True),
-    "weights": Tensor("F64", ("scores",), optional=True),
-    "clusters": Tensor("I64", ("scores",), optional=True),
+    "scores": store.Tensor("F64", ("scores",)),
+    "offsets": store.Tensor("I64", ("folds", "bounds of groups")),
+    "judges": store.Tensor("BOOL", ("folds", "models"), optional=True),
+    "weights": store.Tensor("F64", ("scores",), optional=True),
+    "clusters": store.Tensor("I64", ("scores",), optional=True),
 }
 
 
-def sizes_of_groups(facts: Facts, names: Any) -> dict[str, int]:
+def sizes_of_groups(facts: store.Facts, names: Any) -> dict[str, int]:
     """Return the sizes that every kind has."""
     n_groups = len(facts["groups"]["names"])
     return {"scores": facts["n"], "groups": n_groups, "bounds of groups": n_groups + 1}
 
 
-def _sizes_of_folds(facts: Facts, names: Any) -> dict[str, int]:
+def _sizes_of_folds(facts: store.Facts, names: Any) -> dict[str, int]:
     """Return the sizes of several folds: as many as models, or any number where models judge together."""
     n_models = len(facts["folds"]["values"])
     folds = {} if "judges" in names else {"folds": n_models}
@@ -360,36 +356,36 @@ def _sizes_of_folds(facts: Facts, names: Any) -> dict[str, int]:
 
 
 SCHEMAS = {
-    "split": Schema(
+    "split": store.Schema(
         {**_OF_ONE_MODEL, **_SCORES},
         {name: tensor for name, tensor in SCORES.items() if name != "judges"},
         lambda facts, names: {**sizes_of_groups(facts, names), "folds": 1},
         score_rules,
     ),
-    "cross": Schema(
+    "cross": store.Schema(
         {
             **_OF_CALIBRATION,
             **_SCORES,
-            "folds": Field(dict, "its folds must have names", lambda stored: _has_list(stored, "values")),
-            "scheme": Field(dict),
+            "folds": store.Field(dict, "its folds must have names", lambda stored: _has_list(stored, "values")),
+            "scheme": store.Field(dict),
         },
         SCORES,
         _sizes_of_folds,
         score_rules,
     ),
-    THRESHOLDS: Schema(
-        {**_OF_ONE_MODEL, **_COUNTS, "levels": Field(list)},
-        {"thresholds": Tensor("F64", ("levels", "groups")), "sizes": Tensor("I64", ("groups",))},
+    THRESHOLDS: store.Schema(
+        {**_OF_ONE_MODEL, **_COUNTS, "levels": store.Field(list)},
+        {"thresholds": store.Tensor("F64", ("levels", "groups")), "sizes": store.Tensor("I64", ("groups",))},
         lambda facts, names: {**sizes_of_groups(facts, names), "levels": len(facts["levels"])},
         _threshold_rules,
     ),
-    GRID: Schema(
+    GRID: store.Schema(
         {**_OF_ONE_MODEL, **_COUNTS},
         {
-            "lowest": Tensor("I64", ("groups",)),
-            "offsets": Tensor("I64", ("bounds of groups",)),
-            "gaps": Tensor(" ".join(NARROW), ("points",)),
-            "counts": Tensor(" ".join(NARROW), ("points",)),
+            "lowest": store.Tensor("I64", ("groups",)),
+            "offsets": store.Tensor("I64", ("bounds of groups",)),
+            "gaps": store.Tensor(" ".join(NARROW), ("points",)),
+            "counts": store.Tensor(" ".join(NARROW), ("points",)),
         },
         sizes_of_groups,
         _grid_rules,

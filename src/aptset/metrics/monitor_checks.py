@@ -10,21 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.core import validate
+from aptset.core import store, validate
 from aptset.core.labels import coded_list, hashable, with_one_missing
-from aptset.core.store import (
-    ALPHA,
-    Facts,
-    Field,
-    Rules,
-    Schema,
-    Store,
-    Tensor,
-    Tensors,
-    count,
-    is_storable,
-    stored_fraction,
-)
 from aptset.kernels.counting import size_needed
 from aptset.metrics.betting import TIMES, Urns
 from aptset.metrics.waiting import COVERED, MISSED, MOST, UNKNOWN
@@ -116,7 +103,7 @@ def _numbers_of_groups(
 def check_storable(names: Sequence[Any]) -> None:
     """Refuse groups that a file of JSON would not give back as they are."""
     for name in names:
-        if not is_storable(name) or (isinstance(name, float) and not isfinite(name)):
+        if not store.is_storable(name) or (isinstance(name, float) and not isfinite(name)):
             raise TypeError(
                 f"groups must be texts, numbers, booleans or None to be saved; got {name!r}. Pass texts that stand for "
                 "them instead, such as str(group)."
@@ -127,18 +114,18 @@ def _are_counts(values: NDArray[Any]) -> bool:
     return bool(((values >= 0) & (values < MOST)).all())
 
 
-def _rules(facts: Facts, tensors: Tensors) -> Rules:
+def _rules(facts: store.Facts, tensors: store.Tensors) -> store.Rules:
     """Return the relations that hold in every monitor."""
     n, rows, misses, unknown = tensors["urns"].T
     settled = facts["nowhere"] + sum(rows.tolist()) + sum(unknown.tolist())
     return {
         "its groups must be distinct texts, numbers, booleans or null": lambda: (
-            all(map(is_storable, facts["groups"])) and len(set(facts["groups"])) == len(facts["groups"])
+            all(map(store.is_storable, facts["groups"])) and len(set(facts["groups"])) == len(facts["groups"])
         ),
         "it must have groups, or one": lambda: len(n) > 0 and (facts["has_groups"] or facts["groups"] == [None]),
         "its numbers of rows must be counts": lambda: _are_counts(tensors["urns"]) and (misses <= rows).all(),
         "its n must be large enough for a miss at its alpha": lambda: (
-            facts["kind"] == "error_monitor" or n.max() >= size_needed(stored_fraction(facts["alpha"]))
+            facts["kind"] == "error_monitor" or n.max() >= size_needed(store.stored_fraction(facts["alpha"]))
         ),
         "its mature must be a count, or a time": lambda: facts["mature"] is None or 0 <= facts["mature"] <= _LONGEST,
         "its alarm must be at one of its rows": lambda: (
@@ -150,7 +137,7 @@ def _rules(facts: Facts, tensors: Tensors) -> Rules:
     }
 
 
-def _rules_of_capital(tensors: Tensors) -> Rules:
+def _rules_of_capital(tensors: store.Tensors) -> store.Rules:
     exponents, kept = tensors["exponents"], tensors["capital"][:, 0]
     stakes, won = tensors["capital"][:, 1 : 1 + len(TIMES)], tensors["capital"][:, 1 + len(TIMES) :]
     return {
@@ -164,7 +151,7 @@ def _rules_of_capital(tensors: Tensors) -> Rules:
     }
 
 
-def _rules_of_path(tensors: Tensors, settled: int) -> Rules:
+def _rules_of_path(tensors: store.Tensors, settled: int) -> store.Rules:
     path, peak = tensors["path"], tensors["peak"]
     counts = path[:, [0, 2]]
     return {
@@ -176,7 +163,7 @@ def _rules_of_path(tensors: Tensors, settled: int) -> Rules:
     }
 
 
-def _rules_of_queue(facts: Facts, tensors: Tensors, settled: int) -> Rules:
+def _rules_of_queue(facts: store.Facts, tensors: store.Tensors, settled: int) -> store.Rules:
     """Return what holds of rows that could have come to wait."""
     times, numbers = tensors["waiting_times"], tensors["waiting_numbers"]
     outcomes, groups, clock = tensors["waiting_outcomes"], tensors["waiting_groups"], float(tensors["clock"][0])
@@ -200,36 +187,36 @@ def _rules_of_queue(facts: Facts, tensors: Tensors, settled: int) -> Rules:
 
 _SIZES = {"counts": 4, "capitals": 2, "numbers of a capital": 1 + 2 * len(TIMES), "numbers of a point": 3, "once": 1}
 _LONGEST = timedelta.max // timedelta(microseconds=1)
-_SCHEMA = Schema(
+_SCHEMA = store.Schema(
     {
-        "alpha": ALPHA,
-        "alarm": Field(int | float, "its alarm must be above 1, and finite", lambda alarm: 1 < alarm <= _LARGEST),
-        "groups": Field(list),
-        "has_groups": Field(bool),
-        "nowhere": count("nowhere"),
-        "ignored": count("ignored"),
-        "mature": Field(int | None),
-        "in_time": Field(bool),
-        "newest": count("newest", -1),
-        "by_time": Field(bool),
-        "arrived": count("arrived"),
-        "alarmed_at": Field(int | None),
-        "every": count("every", 1),
-        "log": Field(dict | None),  # what the command line has seen
+        "alpha": store.ALPHA,
+        "alarm": store.Field(int | float, "its alarm must be above 1, and finite", lambda alarm: 1 < alarm <= _LARGEST),
+        "groups": store.Field(list),
+        "has_groups": store.Field(bool),
+        "nowhere": store.count("nowhere"),
+        "ignored": store.count("ignored"),
+        "mature": store.Field(int | None),
+        "in_time": store.Field(bool),
+        "newest": store.count("newest", -1),
+        "by_time": store.Field(bool),
+        "arrived": store.count("arrived"),
+        "alarmed_at": store.Field(int | None),
+        "every": store.count("every", 1),
+        "log": store.Field(dict | None),  # what the command line has seen
     },
     {
-        "urns": Tensor("I64", ("groups", "counts")),
-        "capital": Tensor("F64", ("capitals", "numbers of a capital")),
-        "exponents": Tensor("I64", ("capitals",)),
-        "peak": Tensor("F64", ("once",)),
-        "path": Tensor("F64", ("points", "numbers of a point")),
-        "clock": Tensor("F64", ("once",)),
-        "waiting_times": Tensor("F64", ("rows that wait",)),
-        "waiting_numbers": Tensor("U64", ("rows that wait",)),
-        "waiting_outcomes": Tensor("I64", ("rows that wait",)),
-        "waiting_groups": Tensor("I64", ("rows that wait",)),
+        "urns": store.Tensor("I64", ("groups", "counts")),
+        "capital": store.Tensor("F64", ("capitals", "numbers of a capital")),
+        "exponents": store.Tensor("I64", ("capitals",)),
+        "peak": store.Tensor("F64", ("once",)),
+        "path": store.Tensor("F64", ("points", "numbers of a point")),
+        "clock": store.Tensor("F64", ("once",)),
+        "waiting_times": store.Tensor("F64", ("rows that wait",)),
+        "waiting_numbers": store.Tensor("U64", ("rows that wait",)),
+        "waiting_outcomes": store.Tensor("I64", ("rows that wait",)),
+        "waiting_groups": store.Tensor("I64", ("rows that wait",)),
     },
     lambda facts, names: {"groups": len(facts["groups"]), **_SIZES},
     _rules,
 )
-STORE = Store({"monitor": _SCHEMA, "error_monitor": _SCHEMA}, "kind of state", "Start a new monitor.")
+STORE = store.Store({"monitor": _SCHEMA, "error_monitor": _SCHEMA}, "kind of state", "Start a new monitor.")
