@@ -13,7 +13,6 @@ from scipy.stats import betabinom
 import aptset
 from aptset.metrics.coverage_distribution import (
     beta_binomial,
-    central_range,
     chance_of_so_few,
     chances_of_sum,
     coverage_law,
@@ -22,6 +21,12 @@ from aptset.metrics.coverage_distribution import (
 from aptset.metrics.evaluation_rows import LEVELS
 
 ALPHA = Fraction(1, 10)
+
+
+def central_range(rows, n, level):
+    """Return the ends of the central 95 % of the law."""
+    law = aptset.coverage_test(rows, rows, n, level)
+    return np.array([law.low, law.high])
 
 
 def exact_chance(covered, m, n, k):

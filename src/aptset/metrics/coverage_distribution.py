@@ -80,12 +80,6 @@ def beta_binomial(rows: int, n: int, k: int) -> Floats:
     return np.asarray(np.exp(ways + betaln(count + k, rows - count + n + 1 - k) - betaln(k, n + 1 - k)))
 
 
-def central_range(rows: int, n: int, alpha: Fraction, quantiles: tuple[float, ...] = CENTRE) -> Floats:
-    """Return quantiles of the measured coverages of valid calibrations, by default those of the central 95 %."""
-    below = np.cumsum(beta_binomial(rows, n, rank_at(n, alpha)))
-    return np.asarray(np.minimum(np.searchsorted(below, quantiles), rows) / rows)
-
-
 def simultaneous_band(rows: int, n: int, levels: Sequence[Fraction], is_upper_open: bool = False) -> Floats:
     """Return the lower and upper ends, (2, levels), of a band that holds the whole curve of 95 of 100 calibrations.
 

@@ -23,7 +23,6 @@ from aptset.metrics.coverage_distribution import (
     FALSE_ALARMS,
     State,
     beta_binomial,
-    central_range,
     chance_at_most,
     chance_within,
     realised_coverage,
@@ -160,7 +159,8 @@ def coverage_test(covered: Any, m: int | None = None, n: int | None = None, alph
     chances = beta_binomial(rows, size, k)
     # Each tail is summed by itself: one minus the other would lose everything below 1e-16.
     too_low, too_high = (min(1.0, float(tail.sum())) for tail in (chances[: count + 1], chances[count:]))
-    low, high, least = central_range(rows, size, level, (*CENTRE, FALSE_ALARMS / 2)).tolist()
+    places = np.searchsorted(np.cumsum(chances), (*CENTRE, FALSE_ALARMS / 2))
+    low, high, least = (np.minimum(places, rows) / rows).tolist()
     # Where every set holds every label nothing can be too high, and the count is certain.
     p_value = too_low if k > size else min(1.0, 2 * min(too_low, too_high))
     expected = min(1.0, k / (size + 1))
