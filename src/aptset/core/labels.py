@@ -114,8 +114,7 @@ def as_objects(values: list[Any]) -> NDArray[Any]:
 
 def columns_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     """Return the position of each label in ``classes``, -1 where it is not there."""
-    known = columns_at_once(labels, classes)
-    if known is not None:
+    if (known := columns_at_once(labels, classes)) is not None:
         return known
     if labels.dtype.kind == "U" and len(labels) >= _LONG:  # each different text is looked up once
         several = coded_array(labels)
@@ -160,10 +159,14 @@ def _in_words(values: NDArray[Any], kinds: set[str]) -> str:
     return f"{named} such as {', '.join(repr(value) for value in distinct(values)[:3].tolist())}"
 
 
+def are_columns(classes: NDArray[Any]) -> bool:
+    """Tell whether the classes are the numbers of their columns."""
+    return classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes)))
+
+
 def columns_at_once(labels: NDArray[Any], classes: NDArray[Any], kind: Any = np.int64) -> NDArray[Any] | None:
     """Return labels that are column numbers all of them, the usual case: one pass and no search. None for others."""
-    number_columns = classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes)))
-    if labels.dtype.kind not in "iu" or not len(labels) or not number_columns:
+    if labels.dtype.kind not in "iu" or not len(labels) or not are_columns(classes):
         return None
     if len(labels) < _LONG:
         few = labels.astype(np.int64)
@@ -175,16 +178,14 @@ def columns_at_once(labels: NDArray[Any], classes: NDArray[Any], kind: Any = np.
 
 def _compare_exactly(labels: NDArray[Any], classes: NDArray[Any]) -> bool:
     """Tell whether numpy compares these numbers as they are: where kinds differ it rounds them to 53 bits first."""
-    if labels.dtype.kind == classes.dtype.kind:
-        return True
     whole = [values for values in (labels, classes) if values.dtype.kind in "iu" and len(values)]
-    return all(int(values.max()) <= 2**53 and int(values.min()) >= -(2**53) for values in whole)
+    is_small = (int(values.max()) <= 2**53 and int(values.min()) >= -(2**53) for values in whole)
+    return labels.dtype.kind == classes.dtype.kind or all(is_small)
 
 
 def some(labels: NDArray[Any]) -> str:
     """Show the first few labels."""
-    shown = ", ".join(repr(label) for label in labels[:6].tolist())
-    return f"[{shown}{', ...' if len(labels) > 6 else ''}]"
+    return f"[{', '.join(map(repr, labels[:6].tolist()))}{', ...' if len(labels) > 6 else ''}]"
 
 
 def plain_labels(labels: Any) -> Any:
@@ -225,10 +226,10 @@ def columns_in_order(classes: NDArray[Any], order: Any) -> list[int]:
         places = {label: place for place, label in enumerate(check_order(order))}
         values = check_every_label(places, classes, "order", "Name every label once, from low to high.")
     elif classes.dtype.kind not in "biuf":
-        shown = ", ".join(map(repr, classes[:3].tolist()))
         raise ValueError(
-            f"order must say the order of labels that are not numbers; got labels such as {shown}. Pass order=[...] "
-            "with all labels from low to high, or labels that are an ordered categorical of pandas."
+            f"order must say the order of labels that are not numbers; got labels such as "
+            f"{', '.join(map(repr, classes[:3].tolist()))}. Pass order=[...] with all labels from low to high, or labels "
+            "that are an ordered categorical of pandas."
         )
     return [int(column) for column in np.argsort(values, kind="stable")]
 

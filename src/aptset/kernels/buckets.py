@@ -78,14 +78,15 @@ def refined(loops: Any, scores: Floats, offsets: NDArray[np.int64], index: Index
     if index.starts is None or index.firsts is None or index.low is None or index.scale is None:
         return FinerIndex(*index, finer=None)
     lists = [index.starts[start:stop] for start, stop in pairwise(index.firsts.tolist())]
+    if all(crowding_of(loops, starts)[1] <= _CROWDED for starts in lists):
+        return FinerIndex(*index, finer=None)
     groups, depths, low, scale = list(range(len(lists))), [1] * len(lists), index.low.tolist(), index.scale.tolist()
     finer: list[NDArray[np.int32]] = []
     while len(finer) < len(lists):  # lists that are added wait for their turn
         number = len(finer)
         starts, first, depth = lists[number], int(offsets[groups[number]]), depths[number]
         finer.append(np.zeros(len(starts), dtype=np.int32))
-        is_crowded = depth < _DEEPEST and crowding_of(loops, starts)[1] > _CROWDED
-        crowded = np.flatnonzero(np.diff(starts) > _CROWDED).tolist() if is_crowded else []
+        crowded = np.flatnonzero(np.diff(starts) > _CROWDED).tolist() if depth < _DEEPEST else []
         for bucket in crowded:
             start, stop = int(starts[bucket]), int(starts[bucket + 1])
             of_bucket = buckets_between(loops, scores[first + start : first + stop], 0, stop - start - 1)

@@ -156,7 +156,7 @@ class Judged(NamedTuple):
 
 
 def holding(pointers: NDArray[np.int64], members: Columns, columns: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell which rows, whose members stand from ``pointers[i]`` on, hold a column; rows of column -1 hold none."""
+    """Tell which rows, whose members stand from ``pointers[i]`` on, hold a column; none holds a number of no column."""
     flags, none = np.empty(len(columns), dtype=np.bool_), np.zeros((0, 0, 2), dtype=np.int64)
 
     def work(start: int, stop: int) -> None:
@@ -169,7 +169,7 @@ def holding(pointers: NDArray[np.int64], members: Columns, columns: NDArray[np.i
 def judged(
     pointers: NDArray[np.int64], members: Columns, columns: NDArray[np.int64], n_columns: int = 0, n_sizes: int = 0
 ) -> Judged:
-    """Tell which rows, whose members stand from ``pointers[i]`` on, hold a column; rows of column -1 hold none.
+    """Tell which rows, whose members stand from ``pointers[i]`` on, hold a column; none holds a number of no column.
 
     Count those of each column below ``n_columns`` and each size below ``n_sizes``, if there are any.
     """
@@ -202,7 +202,7 @@ def _judge(
     hits = np.concatenate([[0], np.cumsum(within == np.repeat(columns, sizes))])
     flags[:] = np.diff(hits[pointers - pointers[0]]) > 0
     if counts.size:
-        known = columns >= 0
+        known = (columns >= 0) & (columns < len(counts))
         np.add.at(counts, (columns[known], sizes[known], flags[known].astype(np.intp)), 1)
 
 

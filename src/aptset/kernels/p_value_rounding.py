@@ -35,7 +35,7 @@ def by_counts(n: int, counts: NDArray[np.integer[Any]]) -> Floats:
 def rounding_bits(offsets: NDArray[np.int64], table_of: Callable[[int], Floats]) -> NDArray[np.uint8]:
     """Return a bit for every count of every group: whether its p-value is not the nearest float, but the next."""
     tables = [_is_next(table_of(n), n) for n in np.diff(offsets).tolist()]
-    return np.packbits(np.concatenate(tables), bitorder="little")
+    return np.packbits(tables[0] if len(tables) == 1 else np.concatenate(tables), bitorder="little")
 
 
 def _is_next(table: Floats, n: int) -> NDArray[np.bool_]:

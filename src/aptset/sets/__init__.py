@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.core.labels import (
+    are_columns,
     as_labels,
     check_length,
     columns_at_once,
@@ -178,11 +180,8 @@ class PredictionSets(Sequence[NDArray[Any]]):
     def from_frame(cls, frame: Any, classes: ArrayLike) -> PredictionSets:
         """Make sets from a data frame with a column ``labels``, as :meth:`to_frame` gives it."""
         names = check_set_classes(classes)
-        lists = read_lists(
-            frame["labels"],
-            lambda labels: columns_of(labels, names),
-            lambda labels: columns_at_once(labels, names, np.int32),
-        )
+        at_once = partial(columns_at_once, classes=names, kind=np.int32)
+        lists = read_lists(frame["labels"], partial(columns_of, classes=names), at_once)
         if lists is None or (columns_of(lists.names, names) < 0).any():  # which says what is wrong
             return cls.from_labels(plain_list(frame["labels"]), classes)
         refuse_repeated(lists.pointers, lists.positions, len(names))
@@ -227,10 +226,10 @@ class PredictionSets(Sequence[NDArray[Any]]):
         return judged(self.indptr, self._in_any_order(), columns, n_classes, sizes)
 
     def _columns_of(self, labels: ArrayLike) -> NDArray[np.int64]:
-        """Return the position of each row's label in the classes, -1 for another one."""
+        """Return the position of each row's label in the classes, or a number that is none."""
         wanted = as_labels(labels, "labels")
         check_length(wanted, len(self), "labels")
-        return known_columns(wanted, self.classes)
+        return wanted if wanted.dtype == np.int64 and are_columns(self.classes) else known_columns(wanted, self.classes)
 
     def to_frame(self, backend: Backend | None = None) -> Any:
         """Return a data frame with columns ``size`` and ``labels`` (a list per row).

@@ -185,16 +185,16 @@ static PyObject *running_totals(PyObject *self, PyObject *args) {
 }
 
 /* Flag the rows whose members, from pointers[i] on, hold the column of the row. With counts: add the rows to those of their column, of their size
- * (up to sizes - 1) and of whether they hold it; a row without a column is in none. */
-static int judge_rows(const int64_t *pointer, int64_t n, Members members, const int64_t *column, uint8_t *flag, int64_t *count, int64_t columns, int64_t sizes) {
+ * (up to sizes - 1) and of whether they hold it; a row of a number that is no column is in none. */
+static int judge_rows(const int64_t *pointer, int64_t n, Members members, const int64_t *columns, uint8_t *flag, int64_t *count, int64_t n_columns, int64_t sizes) {
     for (int64_t i = 0; i < n; i++) {
+        int64_t column = columns[i], size = pointer[i + 1] - pointer[i]; /* read once: another thread may write to it */
         uint8_t any = 0;
-        for (int64_t k = pointer[i]; k < pointer[i + 1]; k++) any |= member_at(members, k) == column[i];
+        for (int64_t k = pointer[i]; k < pointer[i] + size; k++) any |= member_at(members, k) == column;
         flag[i] = any;
-        if (!count || column[i] < 0) continue;
-        int64_t size = pointer[i + 1] - pointer[i];
-        if (column[i] >= columns || size >= sizes) return 0;
-        count[(column[i] * sizes + size) * 2 + any]++;
+        if ((uint64_t)column >= (uint64_t)n_columns) continue;
+        if (size >= sizes) return 0;
+        count[(column * sizes + size) * 2 + any]++;
     }
     return 1;
 }
@@ -247,8 +247,14 @@ static int64_t find_repeated(const int64_t *pointer, int64_t n, const int32_t *m
     for (int64_t i = 0; i < n; i++) {
         int64_t size = pointer[i + 1] - pointer[i], twice = 0;
         const int32_t *row = member + pointer[i];
+        uint64_t seen = 0;
         for (int64_t k = 0; k < size; k++) {
             if ((uint64_t)(int64_t)row[k] >= (uint64_t)classes) return -2;
+            if (classes <= 64) {
+                twice |= (int64_t)(seen >> row[k] & 1);
+                seen |= (uint64_t)1 << row[k];
+                continue;
+            }
             if (size > FEW_MEMBERS) {
                 twice |= last_row[row[k]] == i + 1;
                 last_row[row[k]] = i + 1;
