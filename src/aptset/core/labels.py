@@ -228,8 +228,8 @@ def columns_in_order(classes: NDArray[Any], order: Any) -> list[int]:
     elif classes.dtype.kind not in "biuf":
         raise ValueError(
             f"order must say the order of labels that are not numbers; got labels such as "
-            f"{', '.join(map(repr, classes[:3].tolist()))}. Pass order=[...] with all labels from low to high, or labels "
-            "that are an ordered categorical of pandas."
+            f"{', '.join(map(repr, classes[:3].tolist()))}. Pass order=[...] with all labels from low to high, or "
+            "labels that are an ordered categorical of pandas."
         )
     return [int(column) for column in np.argsort(values, kind="stable")]
 
