@@ -17,7 +17,7 @@ BLOCK_CELLS = 2**17  # 1 MiB of float64: several fit the cache of a core
 READ_IN_PLACE = 8  # times larger blocks where nothing is copied: calls are few, and memory is bounded all the same
 LONG = 2**18  # numbers that are worth a thread where there is little to do for each
 _FEWEST_CELLS = 2**16  # of a block: with fewer, Python between the blocks would cost as much as the loops
-_BLOCKS_OF_A_THREAD = 4  # so that none waits long for the last one; with many more they would wait for the interpreter
+_BLOCKS_OF_A_THREAD = 2  # so that none waits long for the last one; with more of them all took a fifth longer
 _SERIAL_BLOCKS = 3  # up to here other threads cost more than they bring
 ALONE = _SERIAL_BLOCKS * _FEWEST_CELLS  # cells that one thread works on
 
