@@ -25,7 +25,7 @@ def is_tensor(values: Any) -> bool:
 def is_on_device(values: Any) -> bool:
     """Tell whether numbers lie on a device on which they are worked on."""
     if is_tensor(values):
-        return values.device.type in WORKED_ON and not is_sparse(values)
+        return values.device.type in WORKED_ON and values.layout is sys.modules["torch"].strided
     ask = getattr(values, "__dlpack_device__", None)
     return ask is not None and type(values) is not np.ndarray and ask()[0] in _CUDA
 
@@ -64,8 +64,10 @@ def is_bfloat16(values: Any) -> bool:
 
 def like_input(result: Any, given: Any) -> Any:
     """Return what was found as a tensor if it answers one, on the device where that is worked on."""
+    if is_tensor(result):  # a device has answered
+        return result
     if is_on_device(given):
-        return result if is_tensor(result) else sys.modules["torch"].from_numpy(result).to(tensor_of(given).device)
+        return sys.modules["torch"].from_numpy(result).to(tensor_of(given).device)
     return sys.modules["torch"].from_numpy(result) if is_tensor(given) else result
 
 

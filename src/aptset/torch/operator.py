@@ -66,11 +66,12 @@ def _on_device(
     if inputs.shape[0] == 0:
         return _empty(inputs, threshold_bits)[0], torch.full((2,), UNKNOWN, device=inputs.device)
     u = None if randomized else torch.ones(inputs.shape[0], dtype=torch.float64, device=inputs.device)
-    formula = Formula(_weights(tuple(weights)), power=power)
+    formula, thresholds = _formula(tuple(weights), power), threshold_bits.view(torch.float64)
     rows = DeviceRows(inputs, formula, key, tolerance, None, u, normalize, PREDICTION, 0, logits)
-    result = [filled_masks(rows, level, min_size) for level in threshold_bits.view(torch.float64)]
-    if len(result) == 1:
-        return result[0][0][None], result[0][1]
+    if len(thresholds) == 1:
+        flags, report = filled_masks(rows, thresholds[0], min_size)
+        return flags[None], report
+    result = [filled_masks(rows, level, min_size) for level in thresholds]
     return torch.stack([flags for flags, _ in result]), result[0][1]
 
 
@@ -94,7 +95,7 @@ def _on_host(
     matrix, number = np.asarray(on_host(inputs)), int(key) & _ALL_BITS
     values = softmax_by_blocks(matrix) if logits else matrix
     u = None if randomized else np.ones(len(matrix))
-    rows = Rows(values, Formula(_weights(tuple(weights)), power=power), number, tolerance, None, u, normalize)
+    rows = Rows(values, _formula(tuple(weights), power), number, tolerance, None, u, normalize)
     seeds = own_seeds(hash_rows(matrix, number) if logits else rows.content_seeds(), PREDICTION)
     report[0] = _fill(result, rows, seeds, threshold_bits.view(torch.float64).numpy(), min_size)
     return result, report
@@ -132,8 +133,8 @@ def _bad_rows(rows: Rows) -> NDArray[np.bool_]:
 
 
 @lru_cache(maxsize=64)
-def _weights(flat: tuple[float, ...]) -> Weights:
-    return Weights.of_flat(flat)
+def _formula(flat: tuple[float, ...], power: float) -> Formula:
+    return Formula(Weights.of_flat(flat), power=power)
 
 
 OPERATOR = torch.library.custom_op("aptset::set_masks", _on_device, mutates_args=(), schema=_SCHEMA)

@@ -36,8 +36,9 @@ struct Target {
 };
 
 DEVICE Target target_of(const Job &job, double threshold, double total, double u) {
-    double rest = job.w[CONSTANT] + job.w[U] * u, tail = total - (threshold - rest) * total;
-    Target t = {{total * STEPS_PER_ONE, 0.0, 0.0, 0, u}, 0.0, threshold, (float)tail, 0.0f, (float)(job.w[OWN] + job.w[OWN_U] * u)};
+    double rest = PURE ? 0.0 : job.w[CONSTANT] + job.w[U] * u, tail = total - (threshold - rest) * total;
+    double share = PURE ? 1.0 - u : job.w[OWN] + job.w[OWN_U] * u;
+    Target t = {{total * STEPS_PER_ONE, 0.0, 0.0, 0, u}, 0.0, threshold, (float)tail, 0.0f, (float)share};
     t.slack = fabsf(t.tail) * 0x1p-22f + (float)(OFF_GRID + 0x1p-44 * (1.0 + fabs(threshold) + fabs(rest)));
     if (!PLAIN) t.one_over_total = 1.0 / t.of.total;
     return t;
@@ -128,9 +129,9 @@ DEVICE Bracket narrow(const Job &job, const Held &held, const Target &t, bool is
         else if (goes_on && is_out) b.low = p, b.at_low = look, b.has_low = true, rose = false;
         else if (goes_on) b.high = p, b.at_high = look, b.has_high = rose = true;
         bool few = are_few(b);
-        if (PLAIN && round == 1) few |= b.at_high.number - b.at_low.number <= MOST_LEFT;
-        else if (PLAIN && __any_sync(FULL, goes_on && !few && (round > 3 || !b.has_low || !is_decided)))
-            few |= count_between(held, b.low, b.high) <= MOST_LEFT;
+        bool counts = round == 1 ? LOGITS && habit.takes_mean : round > 3 || !b.has_low || !is_decided;
+        if (PLAIN && !LOGITS && round == 1) few |= b.at_high.number - b.at_low.number <= MOST_LEFT;
+        else if (PLAIN && __any_sync(FULL, goes_on && !few && counts)) few |= count_between(held, b.low, b.high) <= MOST_LEFT;
         goes_on = goes_on && !few;
         if (round == MOST_ROUNDS) *slow |= goes_on, goes_on = false;
         if (!__any_sync(FULL, goes_on)) break;

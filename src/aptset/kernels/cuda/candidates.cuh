@@ -35,8 +35,20 @@ DEVICE int first_of(Chosen c) { return __ffs((int)c) - 1; }
 DEVICE int number_of(Chosen c) { return __popc(c); }
 #endif
 
-/* Put the labels between the ends side by side. */
+#if LOGITS
+/* What is so near above an end may be below it: two probabilities at a distance d of the largest logit are in the order of the exact
+ * ones if they differ by 2 (1.23 d + 4.5) 2^-24 of themselves. */
+DEVICE float beyond(const Held &held, float p) {
+    float d = 0.6931472f * (__log2f(held.scale) - __log2f(p));
+    return p * (1.0f + (1.23f * fmaxf(d, 0.0f) + 5.0f) * 0x1p-22f);
+}
+#else
+DEVICE Value beyond(const Held &, Value p) { return p; }
+#endif
+
+/* Put the labels between the ends side by side, and with them those that are so near above the upper one that they may be below it. */
 DEVICE int gather(const Held &held, const Element *row, const Bracket &b, bool is_open, Left &left) {
+    const Value last = beyond(held, b.high);
     if (WITHIN == 0) left.count = 0;
     for (int c = (int)WITHIN; c < MOST_LEFT; c += LANES) {
         left.x[c] = (Value)-1;
@@ -48,7 +60,7 @@ DEVICE int gather(const Held &held, const Element *row, const Bracket &b, bool i
     Chosen chosen = 0;
 #pragma unroll
     for (int e = 0; e < PER_LANE; e++)
-        if (held.x[e] > b.low && held.x[e] <= b.high) chosen |= (Chosen)1 << e;
+        if (held.x[e] > b.low && held.x[e] <= last) chosen |= (Chosen)1 << e;
     if (is_open && chosen) {
         int at = atomicAdd(&left.count, number_of(chosen));
         for (; chosen && at < MOST_LEFT; chosen &= chosen - 1, at++) {
@@ -121,28 +133,17 @@ DEVICE bool score_left(const Job &job, const Left &left, int count, double above
 }
 
 #if LOGITS
-/* Whether the order of labels that are left may not be that of their softmax. */
-DEVICE bool are_in_doubt(const Left &left, int count) {
-    bool doubt = false;
-    for (int c = (int)WITHIN; c < count; c += LANES) doubt |= left.logits[c] != 0.0f && fabsf(left.logits[c]) < SMALL;
-    return any_in_group(doubt);
-}
-/* What is so near above an end may be below it: two probabilities at a distance d of the largest logit are in the order of the exact
- * ones if they differ by 2 (1.23 d + 4.5) 2^-24 of themselves. */
-DEVICE float beyond(const Held &held, float p) {
-    float d = 0.6931472f * (__log2f(held.scale) - __log2f(p));
-    return p * (1.0f + (1.23f * fmaxf(d, 0.0f) + 5.0f) * 0x1p-22f);
-}
-/* Labels above the lower end are those that are left. Bits of values that are not negative sort like them, so that one comparison tells whether
- * a value lies above the other end and near it. */
-DEVICE bool has_close_ends(const Held &held, const Bracket &b, const Left &left, int count) {
+/* Whether labels that are left may not be in the order of their softmax, or so near above an end that they may be below it. */
+DEVICE bool are_in_doubt(const Held &held, const Bracket &b, const Left &left, int count) {
     float above_low = beyond(held, b.low);
-    u32 first = __float_as_uint(b.high) + 1u, many = __float_as_uint(beyond(held, b.high)) - __float_as_uint(b.high);
-    bool is_close = false;
-    for (int c = (int)WITHIN; c < count; c += LANES) is_close |= left.x[c] <= above_low;
+    bool doubt = false;
 #pragma unroll
-    for (int e = 0; e < PER_LANE; e++) is_close |= __float_as_uint(held.x[e]) - first < many;
-    return any_in_group(is_close);
+    for (int k = 0; k < EACH_LEFT; k++) {
+        int c = (int)WITHIN + k * LANES;
+        if (c >= count) continue;
+        doubt |= left.x[c] <= above_low || left.x[c] > b.high || (left.logits[c] != 0.0f && fabsf(left.logits[c]) < SMALL);
+    }
+    return any_in_group(doubt);
 }
 #else
 /* The exact mass of the labels above a value, read once more: registers have no index, and code of this kind is rare. */
@@ -159,12 +160,17 @@ DEVICE double mass_above(const Element *row, Value high, bool is_open) {
 
 #if PLAIN
 #if LOGITS
-/* A key for each label that is left, the greater the sooner it comes; what is behind the last one comes last. */
-DEVICE void put_keys(Left &left, int count, u64 tie_seed) {
-    for (int c = (int)WITHIN; c < MOST_LEFT; c += LANES) {
-        u32 bits = __float_as_uint(left.logits[c]);
+/* A key for each label that is left, the greater the sooner it comes, of equal ones by their ties if these are wanted; what is behind the last
+ * one comes last. */
+DEVICE void put_keys(Left &left, int count, bool with_ties, u64 seed, double u) {
+    u64 tie_seed = with_ties ? tie_seed_of(seed, u) : 0;
+#pragma unroll
+    for (int k = 0; k < EACH_LEFT; k++) {
+        int c = (int)WITHIN + k * LANES;
+        if (c >= MOST_LEFT) continue;
+        u32 bits = __float_as_uint(left.logits[c]), tie = with_ties ? (u32)(~tie_of(tie_seed, left.columns[c]) >> 32) : 0;
         u64 first = bits >> 31 ? ~bits : bits | 0x80000000u;
-        left.ties[c] = c < count ? first << 32 | (u32)(~tie_of(tie_seed, left.columns[c]) >> 32) : 0;
+        left.ties[c] = c < count ? first << 32 | tie : 0;
     }
     __syncwarp();
 }
@@ -203,9 +209,15 @@ DEVICE bool score_quickly(const Left &left, int count, const Bracket &b, const T
 DEVICE bool score_candidates(const Job &job, const Element *row, const Bracket &b, Target &t, u64 seed, bool is_open, Left &left, int count,
                              bool *is_in, bool *tied, bool *slow) {
     bool equal = false, sure;
-#if PLAIN && LOGITS /* ties are part of the order at once: rows of short types have many */
-    put_keys(left, count, tie_seed_of(seed, t.of.u));
+#if PLAIN && LOGITS
+    const bool at_once = ELEMENT > 1; /* rows of short types have many ties, others few */
+    put_keys(left, count, at_once, seed, t.of.u);
     sure = score_quickly(left, count, b, t, is_in, &equal);
+    if (!at_once && __any_sync(FULL, equal)) {
+        __syncwarp(); /* all have read the keys */
+        put_keys(left, count, true, seed, t.of.u);
+        sure = score_quickly(left, count, b, t, is_in, &equal);
+    }
     *tied = false, *slow |= equal || any_in_group(!sure);
     return false;
 #elif PLAIN
@@ -251,8 +263,7 @@ DEVICE Kept settle(const Job &job, const Held &held, const Element *row, const B
         if (is_in[k]) in++, least = min(least, left.x[(int)WITHIN + k * LANES]);
     least = least_in_group(least), in = sum_in_group(in);
 #if LOGITS
-    bool close_ends = has_close_ends(held, b, left, count), doubt = are_in_doubt(left, count);
-    kept.slow |= close_ends || doubt;
+    kept.slow |= are_in_doubt(held, b, left, count);
     kept.high = b.high, kept.count = count, kept.top = false;
 #pragma unroll
     for (int k = 0; k < EACH_LEFT; k++) kept.is_in[k] = is_in[k];

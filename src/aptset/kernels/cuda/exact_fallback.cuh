@@ -91,7 +91,7 @@ DEVICE bool is_member(const Cut &cut, u64 bits, u64 tie_seed, i64 column) {
     return bits > cut.value || (bits == cut.value && (cut.tie == ~0ull || tie_of(tie_seed, column) <= cut.tie));
 }
 
-/* The tie up to which `wanted` of the labels that equal a value go. */
+/* A tie up to which `wanted` of the labels that equal a value go: any between that of the last one and that of the next will do. */
 DEVICE u64 tie_after(const Careful &c, u64 value, i64 wanted) {
     u64 low = 0, high = ~0ull;
     while (low < high) {
@@ -99,7 +99,9 @@ DEVICE u64 tie_after(const Careful &c, u64 value, i64 wanted) {
         i64 count = 0;
         for (i64 j = LANE; j < COLUMNS; j += 32)
             count += bits_of(double_at(c.at, j)) == value && tie_of(c.tie_seed, j) <= middle;
-        if (sum_over(count, 32) >= wanted) high = middle; else low = middle + 1;
+        count = sum_over(count, 32);
+        if (count == wanted) return middle;
+        if (count > wanted) high = middle; else low = middle + 1;
     }
     return low;
 }

@@ -83,7 +83,10 @@ class OfCalibration(ctypes.Structure):
 
 def pointer(tensor: Any, start: int = 0) -> int | None:
     """Return where row ``start`` of a tensor lies in the memory of its device."""
-    return None if tensor is None else tensor.data_ptr() + start * tensor.stride(0) * tensor.element_size()
+    if tensor is None:
+        return None
+    first: int = tensor.data_ptr()
+    return first + start * tensor.stride(0) * tensor.element_size() if start else first
 
 
 def changed(structure: Any, **fields: Any) -> Any:
@@ -185,7 +188,7 @@ class _Kept(tuple[tuple[str, int], ...]):
 
 
 def defines_of(layout: Layout, job: Job, block: int = BLOCK, **more: int) -> Defines:
-    """Return what a program is compiled with: the form of the score is known then."""
+    """Return what a program is compiled with: the form of the score is known then; ``more`` counts before the rest."""
     return _defines(layout, bytes(job.weights), job.seeds is None, block, tuple(more.items()))
 
 
@@ -246,21 +249,22 @@ def over_chunks(
     """
     torch, values = torch_module(), rows.probabilities
     hashes, n = rows.seeds is None, values.shape[0]
-    of_row = 12 if seeds is None else 4  # bytes: a seed, a place among the copies
-    step = max(1, MOST_NOTED // (of_row + (0 if careful is None else 8)) // BLOCK_ROWS) * BLOCK_ROWS
-    most, n_chunks = min(n, step), -(-n // step)
-    if n_chunks == 1 and isinstance(rows.key, int):
-        counters = _fresh_counters(values.device)
-        keys = prepare(starts, rows.key, values)
-    else:
-        whole = torch.empty((1 + n_chunks, 2), dtype=torch.int64, device=values.device)
-        counters, keys = Counters(whole, whole[0]), prepare(starts, rows.key, values, whole)
-    room = (most if hashes and seeds is None else 0, -(-most // 2) if hashes else 0, 0 if careful is None else most)
-    memory = torch.empty(sum(room), dtype=torch.int64, device=values.device)
-    noted, first = memory.data_ptr(), counters.every.data_ptr()
-    which = noted + 8 * room[0]
-    job = changed(_job_of(rows.weights), column_keys=keys.data_ptr(), tolerance=rows.tolerance, bad=first)
-    job.unlike, job.slow = first + 8, which + 8 * room[1]
+    step, n_chunks, n_seeds, n_words, of_memory = _room(n, hashes, seeds is None, careful is not None)
+    keys = _kept_keys(rows.key, values.shape[1], values.device) if isinstance(rows.key, int) else None
+    n_keys, n_counters = 0 if keys is not None else values.shape[1], 2 * (1 + n_chunks)
+    if keys is not None and n_chunks == 1:
+        counters, n_counters = _fresh_counters(values.device), 0
+    memory = torch.empty(n_counters + n_keys + of_memory, dtype=torch.int64, device=values.device)
+    if n_counters:
+        every = memory.as_strided((1 + n_chunks, 2), (2, 1))
+        counters = Counters(every, every[0])
+    first, at_keys = counters.every.data_ptr(), memory.data_ptr() + 8 * n_counters
+    noted = at_keys + 8 * n_keys
+    which = noted + 8 * n_seeds
+    if n_counters:  # a key that is a tensor lies on the device, and stays there: nobody waits for it
+        _prepare(starts, None if keys is not None else rows.key, at_keys, n_keys, first, n_counters)
+    job = changed(_job_of(rows.weights), tolerance=rows.tolerance, bad=first, unlike=first + 8)
+    job.column_keys, job.slow = at_keys if keys is None else keys.data_ptr(), which + 8 * n_words
     for number, start in enumerate(range(0, n, step)):
         size, of_chunk, chunk = min(step, n - start), first + 16 * (1 + number), Chunk(start)
         job.rows, job.n, job.start, job.u = pointer(values, start), size, start, pointer(rows.u, start)
@@ -279,6 +283,20 @@ def over_chunks(
             is_copied = hashes and size > 1
             careful(chunk, job if not is_copied else changed(of_copies, which=None) if again else of_copies)
     return counters if rows.logits else Counters(counters.every, counters.bad[0])
+
+
+@lru_cache(maxsize=1024)
+def _room(n: int, hashes: bool, notes: bool, leaves: bool) -> tuple[int, int, int, int, int]:
+    """Return how many rows are in a chunk, and how many chunks there are.
+
+    Then, in words of 64 bits, the room for the seeds that are noted, for places of copies, and for all of that and the
+    rows that are left.
+    """
+    of_row = (12 if notes else 4) + (8 if leaves else 0)  # bytes: a seed, a place among the copies
+    step = max(1, MOST_NOTED // of_row // BLOCK_ROWS) * BLOCK_ROWS
+    most = min(n, step)
+    n_seeds, n_words = most if hashes and notes else 0, -(-most // 2) if hashes else 0
+    return step, -(-n // step), n_seeds, n_words, n_seeds + n_words + (most if leaves else 0)
 
 
 class Counters(NamedTuple):
@@ -329,24 +347,21 @@ def _fresh_counters(device: Any) -> Counters:
         return waiting.popleft()
 
 
-def prepare(starts: Starts, key: Any, values: Any, counters: Any = None) -> Any:
-    """Return the secrets of the columns, and set the counters: no row is bad, none is a copy, none was left.
-
-    A key that is a tensor lies on the device, and stays there: nobody waits for it.
-    """
-    is_known, n_counters = isinstance(key, int), 0 if counters is None else counters.numel()
-    if is_known:
-        keys = _kept_keys(key, int(values.shape[1]), str(values.device))
-    else:
-        keys = values.new_empty(values.shape[1], dtype=torch_module().int64)
-    n_keys = 0 if is_known else len(keys)
-    if n_keys or n_counters:
-        of_key = (c_void_p(None if is_known else key.data_ptr()), c_void_p(keys.data_ptr()), c_int64(n_keys))
-        arguments = (*of_key, c_void_p(pointer(counters)), c_int64(n_counters))
-        starts.run("copies.cu", (), "prepare", -(-max(n_counters, n_keys) // 256), 256, 0, *arguments)
+def keys_of(starts: Starts, key: Any, values: Any) -> Any:
+    """Return the secrets of the columns of a matrix, on its device."""
+    if isinstance(key, int):
+        return _kept_keys(key, values.shape[1], values.device)
+    keys = values.new_empty(values.shape[1], dtype=torch_module().int64)
+    _prepare(starts, key, keys.data_ptr(), len(keys))
     return keys
 
 
+def _prepare(starts: Starts, key: Any, keys: int, n_keys: int, counters: int = 0, n_counters: int = 0) -> None:
+    """Write the secrets of columns from a key on the device, if there is one, and set counters as none was counted."""
+    arguments = (c_void_p(pointer(key)), c_void_p(keys), c_int64(n_keys), c_void_p(counters), c_int64(n_counters))
+    starts.run("copies.cu", (), "prepare", -(-max(n_counters, n_keys) // 256), 256, 0, *arguments)
+
+
 @lru_cache(maxsize=16)
-def _kept_keys(key: int, n_columns: int, device: str) -> Any:
+def _kept_keys(key: int, n_columns: int, device: Any) -> Any:
     return torch_module().tensor(column_keys(key, n_columns).view(np.int64), device=device)

@@ -62,22 +62,24 @@ template <int N> DEVICE void quotients(double *x, double y, double one_over_y) {
     for (int i = 0; i < N; i++) x[i] = fma(fma(-q[i], y, x[i]), one_over_y, q[i]);
 }
 
-/* Sums over the labels of this lane, masses in grid steps: there are more units for whole numbers than for float64. */
+/* Sums over the labels of this lane, masses in grid steps: there are more units for whole numbers than for float64. Sums `from_two` on have
+ * TWO_BITS in each term, which are gone from the low bits. */
 struct Sums { u64 total, above, hash, own, top, second; u32 greater, equal, odd_equal; };
 
 /* Labels that equal the one in question are marked, a bit each. */
 DEVICE void add_label(Sums &s, double p, u32 &marks, u32 mark) {
-    u64 bits = bits_of(p), steps = (u64)grid_steps(p);
-    s.total += steps;
-    if (bits > s.own) { s.above += steps; if (RANKS || ASKS) s.greater++; }
+    u64 bits = bits_of(p), from_two = bits_of(p + 2.0);
+    s.total += from_two;
+    if (bits > s.own) { s.above += from_two; if (RANKS || ASKS) s.greater++; }
     if (bits == s.own) marks |= mark;
     if (ASKS) {
-        u64 lower = steps < s.top ? steps : s.top;
+        u64 steps = from_two - TWO_BITS, lower = steps < s.top ? steps : s.top;
         s.top = steps > s.top ? steps : s.top, s.second = lower > s.second ? lower : s.second;
     }
 }
-/* The sum over a warp of whole numbers below 2^53. */
-DEVICE double steps_in_warp(u64 steps) {
+/* The sum over a warp of whole numbers below 2^53, each with a few TWO_BITS. */
+DEVICE double steps_in_warp(u64 from_two) {
+    u64 steps = from_two & (TWO_BITS - 1);
     u64 low = __reduce_add_sync(FULL, (u32)steps & 0x3FFFFFFu), high = __reduce_add_sync(FULL, (u32)(steps >> 26));
     return (double)(i64)(low + (high << 26));
 }
@@ -118,7 +120,7 @@ DEVICE double score_again(const Job &job, const Element *at, i64 label, double h
 }
 
 #ifndef MIN_BLOCKS
-#define MIN_BLOCKS 5 /* on a multiprocessor at a time, as measured */
+#define MIN_BLOCKS 6 /* on a multiprocessor at a time, as measured */
 #endif
 #define HAS_ODD (COLUMNS % CELLS != 0)
 #ifndef MOST_FOLDS
@@ -128,36 +130,37 @@ DEVICE double score_again(const Job &job, const Element *at, i64 label, double h
 #define SIDE_BY_SIDE (1 << SIDE_FOLDS)
 #define COLUMN(b) ((int)LANE + offset_of(b))
 
-/* Put the logits into the cells; return the largest one of this lane, and note one that is missing. Loops over all cells are not unrolled: the
- * program would be long, and the compiler would ask for so many registers that fewer warps take turns. */
-DEVICE Value put_logits(const Job &job, const Element *at, double (*cells)[32], bool has, bool &missing, u64 &hash) {
-    const Value none = (Value)(-1.0f / 0.0f);
-    Value top = none;
+/* The largest and the least logit of this lane; the largest is missing where one of them is. */
+struct Ends { Value top, least; };
+
+/* Put the logits into the cells. A lane that has none reads those of another one, and what comes of them is left out of all sums. Loops over all cells
+ * are not unrolled: the program would be long, and the compiler would ask for so many registers that fewer warps take turns. */
+DEVICE Ends put_logits(const Job &job, const Element *at, double (*cells)[32], bool has, Value odd, u64 &hash) {
+    Ends ends = {odd, odd};
 #pragma unroll 1
     for (int b = 0; b < CELLS; b += SIDE_BY_SIDE) {
-        int first = has ? COLUMN(b) : 0; /* what a lane has not is read from another place, and not kept */
+        int first = has ? COLUMN(b) : 0;
 #pragma unroll
         for (int i = 0; i < SIDE_BY_SIDE; i++) {
             Value x = value_of(at[first + offset_of(i)]) + (Value)0; /* one zero */
-            double wide = (double)x;
-            missing |= x != x, top = x > top ? x : top;
-            cells[b + i][LANE] = has ? wide : (double)none;
-            if (HASHES) add_to_hash(hash, bits_of(wide), job.column_keys[first + offset_of(i)]);
+            ends.top = larger_or_missing(ends.top, x), ends.least = min(ends.least, x);
+            cells[b + i][LANE] = (double)x;
+            if (HASHES) add_value_to_hash(hash, x, job.column_keys[first + offset_of(i)]);
         }
     }
     hash = has ? hash : 0;
-    return top; /* of columns of the row, whoever has them */
+    return ends;
 }
 
 /* Put the exponentials in the place of the logits; return the sum of those of this lane, halves upon halves. */
-DEVICE double put_weights(double (*cells)[32], double highest) {
+template <bool MAY_BE_LOWEST> DEVICE double put_weights(double (*cells)[32], double highest) {
     double sum = 0.0, halves[FOLDS - SIDE_FOLDS + 1]; /* that wait for their other half, as the bits of a number that counts up */
 #pragma unroll 1
     for (int b = 0; b < CELLS; b += SIDE_BY_SIDE) {
         double weights[SIDE_BY_SIDE];
 #pragma unroll
         for (int i = 0; i < SIDE_BY_SIDE; i++) weights[i] = cells[b + i][LANE] - highest;
-        exponentials<SIDE_BY_SIDE>(weights);
+        exponentials<SIDE_BY_SIDE, MAY_BE_LOWEST>(weights);
 #pragma unroll
         for (int i = 0; i < SIDE_BY_SIDE; i++) cells[b + i][LANE] = weights[i];
         sum = folded<SIDE_FOLDS>(weights);
@@ -187,16 +190,19 @@ DEVICE double weight_of(i64 label, double (*cells)[32], double odd_weight) {
 }
 
 /* The sums of all labels, whose weights become probabilities one after the other. */
-DEVICE void add_labels(Sums &s, double (*cells)[32], double sum, double one_over_sum) {
+DEVICE void add_labels(Sums &s, double (*cells)[32], bool has, double sum, double one_over_sum) {
 #pragma unroll 1
     for (int b = 0; b < CELLS; b += SIDE_BY_SIDE) {
         double p[SIDE_BY_SIDE];
+        u32 equal = 0;
 #pragma unroll
         for (int i = 0; i < SIDE_BY_SIDE; i++) p[i] = cells[b + i][LANE];
         quotients<SIDE_BY_SIDE>(p, sum, one_over_sum);
 #pragma unroll
-        for (int i = 0; i < SIDE_BY_SIDE; i++) add_label(s, p[i], s.equal, 1u << (b + i));
+        for (int i = 0; i < SIDE_BY_SIDE; i++) add_label(s, p[i], equal, 1u << i);
+        s.equal |= equal << b;
     }
+    if (!has) s.total = s.above = s.top = s.second = 0, s.greater = s.equal = 0;
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job job, const i64 *labels, double *scores) {
@@ -208,22 +214,24 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
     i64 next = k < n ? labels[row_at(job, k)] : 0;
     for (; k < n; k += warps) {
         i64 row = row_at(job, k), label = next;
-        if (k + warps < n) next = labels[row_at(job, k + warps)];
+        if (k + warps < n) next = labels[row_at(job, k + warps)], ask_for_row(job, k + warps);
         const Element *at = elements_of(job, row);
         if (!is_known) tell_unlike(job, row_is_unlike(at), is_known);
         Sums s = {0, 0, 0, 0, 0, 0, 0, 0, 0};
-        Value odd_logit = HAS_ODD && odd_one >= 0 ? value_of(at[odd_one]) + (Value)0 : (Value)(-1.0f / 0.0f);
-        bool missing = odd_logit != odd_logit;
-        Value top = put_logits(job, at, cells, has, missing, s.hash);
-        if (HASHES && HAS_ODD && odd_one >= 0) add_to_hash(s.hash, bits_of((double)odd_logit), job.column_keys[odd_one]);
-        double highest = (double)largest_over(top > odd_logit ? top : odd_logit, 32);
+        Value odd_logit = value_of(at[odd_one >= 0 ? odd_one : 0]) + (Value)0;
+        Ends ends = put_logits(job, at, cells, has, odd_logit, s.hash);
+        if (HASHES && HAS_ODD && odd_one >= 0) add_value_to_hash(s.hash, odd_logit, job.column_keys[odd_one]);
+        bool missing = ends.top != ends.top;
+        double highest = (double)largest_in_group(ends.top);
         if (__any_sync(FULL, missing || is_infinite(highest))) { if (LANE == 0) report(job, row); continue; }
-        double odd_weight = HAS_ODD ? exponential((double)odd_logit - highest) : 0.0;
-        double sum = sum_of_row(put_weights(cells, highest), odd_weight), one_over_sum = 1.0 / sum;
+        double odd_weight = HAS_ODD && odd_one >= 0 ? exponential((double)odd_logit - highest) : 0.0;
+        bool goes_low = __any_sync(FULL, (double)ends.least - highest < LOWEST);
+        double of_lane = goes_low ? put_weights<true>(cells, highest) : put_weights<false>(cells, highest);
+        double sum = sum_of_row(of_lane, odd_weight), one_over_sum = 1.0 / sum;
         __syncwarp(); /* all weights are there */
         double own_value = weight_of(label, cells, odd_weight);
         quotients<1>(&own_value, sum, one_over_sum), s.own = bits_of(own_value);
-        add_labels(s, cells, sum, one_over_sum);
+        add_labels(s, cells, has, sum, one_over_sum);
         if (HAS_ODD) quotients<1>(&odd_weight, sum, one_over_sum), add_label(s, odd_weight, s.odd_equal, 1u);
         Loaded of = {steps_in_warp(s.total), 0.0, 0.0, 0, 0.0};
         double above = steps_in_warp(s.above);

@@ -14,25 +14,27 @@ __constant__ double SERIES[14] = {1.0, 1.0, 1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.
                                   1.0 / 362880.0, 1.0 / 3628800.0, 1.0 / 39916800.0, 1.0 / 479001600.0, 1.0 / 6227020800.0};
 __constant__ double LOGARITHMS[4] = {PER_LOG, LOG, LOG_REST, NEAREST};
 
-/* e to the power of N numbers that are at most 0, in their place. Each operation waits for the one before, so several go side by side: the loop is not
- * unrolled, or the compiler would do one number after the other. The power of two goes into the exponent: nothing is rounded, down to LOWEST. */
-template <int N> DEVICE void exponentials(double *x) {
+/* e to the power of N numbers that are at most 0, in their place. Each operation waits for the one before, so several go side by side. A whole number times LOG has no more bits than a double, so joining that
+ * product with its difference rounds what the difference alone does. The power of two goes into the exponent: nothing is rounded, down to LOWEST. Below
+ * it is 0, if some of the numbers may be there. */
+template <int N, bool MAY_BE_LOWEST = true> DEVICE void exponentials(double *x) {
     double rest[N], power[N];
     u32 twos_of[N], is_lowest = 0; /* what is needed at the end, in few registers */
 #pragma unroll
     for (int i = 0; i < N; i++) {
         double shifted = x[i] * LOGARITHMS[0] + LOGARITHMS[3], twos = shifted - LOGARITHMS[3];
         twos_of[i] = (u32)bits_of(shifted);
-        is_lowest |= (u32)(bits_of(x[i]) > bits_of(LOWEST)) << i; /* of negative numbers the lower one has the greater bits */
-        rest[i] = (x[i] - twos * LOGARITHMS[1]) - twos * LOGARITHMS[2], power[i] = rest[i] * SERIES[13];
+        if (MAY_BE_LOWEST) is_lowest |= (u32)(bits_of(x[i]) > bits_of(LOWEST)) << i; /* of negative numbers the lower one has the greater bits */
+        rest[i] = fma(-twos, LOGARITHMS[1], x[i]) - twos * LOGARITHMS[2], power[i] = rest[i] * SERIES[13];
     }
-#pragma unroll (N < 4 ? 12 : 1)
+#pragma unroll
     for (int n = 12; n >= 1; n--)
 #pragma unroll
         for (int i = 0; i < N; i++) power[i] = (power[i] + SERIES[n]) * rest[i];
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        double scaled = from_bits(bits_of(power[i] + 1.0) + ((u64)twos_of[i] << 52));
+        u64 bits = bits_of(power[i] + 1.0);
+        double scaled = from_bits((u64)((u32)(bits >> 32) + (twos_of[i] << 20)) << 32 | (u32)bits);
         x[i] = is_lowest >> i & 1 ? 0.0 : scaled;
     }
 }

@@ -54,7 +54,7 @@ DEVICE Facts soften(const Job &job, Held &held, Value p) {
     float top = -1.0f / 0.0f, sums[2] = {0.0f, 0.0f};
 #pragma unroll
     for (int e = 0; e < PER_LANE; e++) top = fmaxf(top, held.x[e]);
-    held.top = top = largest_over(top, LANES), held.shift = top * PER_LOG_2;
+    held.top = top = largest_in_group(top), held.shift = top * PER_LOG_2;
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; chunk++) {
         if (!is_inside(chunk)) continue;
@@ -63,7 +63,7 @@ DEVICE Facts soften(const Job &job, Held &held, Value p) {
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) {
             Value &x = held.x[chunk * VECTOR + v];
-            if (HASHES) add_to_hash(f.hash, bits_of((double)(x + 0.0f)), keys[v]); /* one zero */
+            if (HASHES) add_value_to_hash(f.hash, x + 0.0f, keys[v]); /* one zero */
             x = about_exponential(x, held.shift);
             sums[v & 1] += x;
         }
@@ -75,9 +75,9 @@ DEVICE Facts soften(const Job &job, Held &held, Value p) {
 #pragma unroll
     for (int e = 0; e < PER_LANE; e++) {
         held.x[e] *= held.scale;
-        add_to_look(parts, e, held.x[e], p, true);
+        add_to_look(parts, e, held.x[e], p, !PLAIN);
     }
-    f.look = look_of_group(parts, true);
+    f.look = look_of_group(parts, !PLAIN);
     if (HASHES) f.hash = sum_in_group(f.hash);
     return f;
 }
@@ -111,7 +111,7 @@ DEVICE Facts hold(const Job &job, const Element *row, bool here, Held &held, Val
             double wide = (double)x;
             totals[v & 1] += (wide + 2.0) - 2.0;
             f.odd |= oddness(x);
-            if (HASHES) add_to_hash(f.hash, bits_of(wide), keys[v]);
+            if (HASHES) add_value_to_hash(f.hash, x, keys[v]);
             add_to_look(parts, v, x, p, true);
         }
     }

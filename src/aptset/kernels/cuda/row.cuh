@@ -122,6 +122,17 @@ DEVICE u32 oddness(Value x) {
 }
 #define ODD 0x40000000u
 
+/* The larger of two values; what is missing stays missing. */
+DEVICE Value larger_or_missing(Value a, Value b) {
+#if ELEMENT == 1 || defined(HALVES)
+    return a != a || a > b ? a : b;
+#else
+    Value c;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
+#endif
+}
+
 DEVICE u64 mix(u64 z) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
@@ -132,6 +143,12 @@ DEVICE void add_product(u64 &sum, u32 a, u32 b) { asm("mad.wide.u32 %0, %1, %2, 
 #endif
 DEVICE void add_to_hash(u64 &hash, u64 word, u64 column_key) {
     add_product(hash, (u32)word + (u32)column_key, (u32)(word >> 32) + (u32)(column_key >> 32));
+}
+/* The same for a value: of short types the low word of the float64 is 0. */
+DEVICE void add_value_to_hash(u64 &hash, Value x, u64 column_key) {
+    u64 word = bits_of((double)x);
+    if (ELEMENT > 1) add_product(hash, (u32)column_key, (u32)(word >> 32) + (u32)(column_key >> 32));
+    else add_to_hash(hash, word, column_key);
 }
 DEVICE u64 seed_at(const Job &job, i64 row, u64 hash, bool notes) {
     if (job.seeds) return job.seeds[row];

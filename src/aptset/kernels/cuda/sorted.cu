@@ -451,15 +451,6 @@ DEVICE void use_scores(const Job &job, const Row &r, Ordered &o, const Output &o
 #endif
 }
 
-#ifndef ASKS_AHEAD /* tests need not */
-DEVICE void ask_ahead(const void *at) { asm volatile("prefetch.global.L1 [%0];" ::"l"(at)); }
-#endif
-
-/* Ask for the row at place i of the work, so that it is near when it is read: a lane asks for 128 bytes. */
-DEVICE void ask_for_row(const Job &job, i64 i) {
-    if ((int)LANE * 128 < COLUMNS * (int)sizeof(Element)) ask_ahead((const unsigned char *)elements_of(job, row_at(job, i)) + LANE * 128);
-}
-
 /* Read a row, sum it, seed it; bad rows are told and then go along without a place to write to. */
 DEVICE Row open_values(const Job &job, i64 i, bool here, u32 (&values)[EACH]) {
     Row r = {row_at(job, i), here, {0.0, 0.0, 0.0, 0, 0.0}, 0};

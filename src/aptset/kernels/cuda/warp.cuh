@@ -7,6 +7,15 @@
 #define GROUPS (32 / LANES)  /* rows that a warp has in hand at a time */
 #define WITHIN (LANE % LANES)
 
+#ifndef ASKS_AHEAD /* tests need not */
+DEVICE void ask_ahead(const void *at) { asm volatile("prefetch.global.L1 [%0];" ::"l"(at)); }
+#endif
+
+/* Ask for the row at place i of the work, so that it is near when it is read: a lane asks for 128 bytes. */
+DEVICE void ask_for_row(const Job &job, i64 i) {
+    if ((int)LANE * 128 < COLUMNS * (int)sizeof(Element)) ask_ahead((const unsigned char *)elements_of(job, row_at(job, i)) + LANE * 128);
+}
+
 template <typename T> DEVICE T sum_over(T x, int lanes) {
     for (int step = 1; step < lanes; step *= 2) x += __shfl_xor_sync(FULL, x, step);
     return x;
@@ -18,6 +27,15 @@ template <typename T> DEVICE T largest_over(T x, int lanes) {
 template <typename T> DEVICE T least_over(T x, int lanes) {
     for (int step = 1; step < lanes; step *= 2) { T other = __shfl_xor_sync(FULL, x, step); x = other < x ? other : x; }
     return x;
+}
+
+/* Of floats: a whole warp has the largest whole number in hardware, and bits of floats, turned over where they are negative, sort like these. Where one
+ * is missing, anything comes out. */
+DEVICE double largest_in_group(double x) { return largest_over(x, LANES); }
+DEVICE float largest_in_group(float x) {
+    if (LANES < 32) return largest_over(x, LANES);
+    u32 bits = __float_as_uint(x), most = __reduce_max_sync(FULL, bits ^ ((u32)((int)bits >> 31) | 0x80000000u));
+    return __uint_as_float(most ^ ((u32)~((int)most >> 31) | 0x80000000u));
 }
 
 /* Whole numbers have sums in hardware, of 32 bits over whole warps. */

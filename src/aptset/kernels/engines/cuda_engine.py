@@ -24,10 +24,10 @@ from aptset.kernels.cuda.jobs import (
     changed,
     defines_of,
     folds_of,
+    keys_of,
     layout_of,
     over_chunks,
     pointer,
-    prepare,
     room_bytes,
     torch_module,
 )
@@ -105,7 +105,8 @@ class CudaEngine:
             )
 
         def rest(chunk: Chunk, job: Job) -> None:
-            self._run("scores.cu", layout, "label_scores_carefully", self._blocks(job, 4, _AGAIN), job, *where(chunk))
+            grid, hashes = self._blocks(job, 4, _AGAIN), int(rows.seeds is None)
+            self._run("scores.cu", layout, "label_scores_carefully", grid, job, *where(chunk), HASHES=hashes)
 
         is_alone = layout.is_narrow or rows.logits  # one kernel does all
         careful, noted = None if is_alone else rest, None if rows.seeds is not None else seeds
@@ -133,26 +134,25 @@ class CudaEngine:
             layout = layout._replace(vector=min(layout.vector, _LOGITS_AT_A_TIME))
         thresholds, wanted = _as_doubles(thresholds), Wanted(per_row=per_row, min_size=min_size)
 
-        def at(start: int) -> Wanted:
-            wanted.thresholds = pointer(thresholds, start if per_row else 0)
-            wanted.flags, wanted.sizes = pointer(flags, start), pointer(sizes, start)
-            wanted.cutoffs = pointer(cutoffs, start)
-            return wanted
-
         def work(chunk: Chunk, job: Job) -> None:
+            if not job.which:  # copies are among the rows of the chunk before
+                wanted.thresholds = pointer(thresholds, chunk.start if per_row else 0)
+                wanted.flags, wanted.sizes = pointer(flags, chunk.start), pointer(sizes, chunk.start)
+                wanted.cutoffs = pointer(cutoffs, chunk.start)
             if layout.is_narrow:
                 grid = self._blocks(job, BLOCK, NARROW_BLOCKS)
-                self._run("narrow.cu", layout, "mask", grid, job, at(chunk.start))
+                self._run("narrow.cu", layout, "mask", grid, job, wanted)
             elif layout.is_held:
                 is_many = layout.logits or job.n >= MANY_ROWS  # rows of logits take times that differ
                 grid = self._blocks(job, BLOCK // layout.lanes, _MANY if is_many else _FEW)
-                self._run("masks.cu", layout, "mask", grid, job, at(chunk.start))
+                self._run("masks.cu", layout, "mask", grid, job, wanted)
             else:
                 rest(chunk, job, 1)
 
         def rest(chunk: Chunk, job: Job, all_of_them: int = 0) -> None:
             grid = self._blocks(job, 4, 16 if all_of_them else _AGAIN)
-            self._run("masks.cu", layout, "mask_carefully", grid, job, at(chunk.start), c_int64(all_of_them))
+            arguments, hashes = (wanted, c_int64(all_of_them)), int(rows.seeds is None)
+            self._run("masks.cu", layout, "mask_carefully", grid, job, *arguments, HASHES=hashes)
 
         careful = rest if layout.is_held and not layout.is_narrow else None
         again = careful is None or rows.probabilities.shape[0] > _FEW_ROWS
@@ -217,7 +217,7 @@ class CudaEngine:
     def hash_rows(self, values: Any, key: int) -> Any:
         """Seed every row of a matrix of any numbers."""
         seeds = values.new_empty(len(values), dtype=torch_module().int64)
-        keys = prepare(self.starts, key, values)
+        keys = keys_of(self.starts, key, values)
         job = Job(rows=pointer(values), n=len(values), column_keys=keys.data_ptr())
         job.weights = (0.0,) * 16
         grid = self._blocks(job, 4)
@@ -303,9 +303,10 @@ class CudaEngine:
         most = min(most, _AGAIN) if job.which else most
         return max(1, min(-(-int(job.n) // rows_of_block), self.starts.multiprocessors * most))
 
-    def _run(self, name: str, layout: Layout, kernel: str, grid: int, job: Job, *arguments: Any) -> None:
+    def _run(self, name: str, layout: Layout, kernel: str, grid: int, job: Job, *arguments: Any, **form: int) -> None:
+        """Start a kernel. Careful ones ask the job for seeds: the program of the fast one, which hashes, has them."""
         tiles = layout.tile_bytes(name)
-        defines, shared = defines_of(layout, job, IN_TILES=int(tiles > 0)), tiles if kernel in _IN_TILES else 0
+        defines, shared = defines_of(layout, job, IN_TILES=int(tiles > 0), **form), tiles if kernel in _IN_TILES else 0
         shared = room_bytes(layout.columns) if layout.logits and kernel == "mask_carefully" else shared
         self.starts.run(name, defines, kernel, grid, BLOCK, shared, job, *arguments)
 
@@ -316,8 +317,7 @@ def _rounding(calibrated: Calibrated) -> NDArray[np.uint8]:
 
 def _new(rows: Any, shape: Any, kind: str) -> Any:
     """Return an empty tensor on the device of the rows."""
-    torch = torch_module()
-    return torch.empty(tuple(shape), dtype=getattr(torch, kind), device=rows.probabilities.device)
+    return rows.probabilities.new_empty(shape, dtype=getattr(torch_module(), kind))
 
 
 def _as_doubles(values: Any) -> Any:
