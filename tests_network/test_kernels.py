@@ -150,6 +150,26 @@ def test_logits_in_one_kernel(engine, kind, k, dtype):
     check_scores_and_masks(engine, LogitTwins(kind, 9 if k > 200 else 33, k, Adaptive(), dtype))
 
 
+@pytest.mark.parametrize("k", [100, 1000])
+def test_labels_within_rounding_of_the_value_that_is_looked_at_first(engine, k):
+    """Powers of two are off up or down: labels that differ by a bit stand around the mean of a row in another order."""
+    n, several = 150, 4
+    logits = np.random.default_rng(k).normal(size=(n, k))
+    mean = np.log(np.exp(logits[:, several:]).sum(axis=1) / (k - several)).astype(np.float32)
+    logits[:, :several] = mean[:, None] + np.spacing(mean)[:, None] * np.arange(-2, several - 2)
+    tensor = torch.tensor(logits, dtype=torch.float32)
+    wide = tensor.to(torch.float64).numpy()
+    rows = Rows(
+        softmax_by_blocks(wide), Formula(Adaptive().weights), KEY, 1e-5, own_seeds(hash_rows(wide, KEY), PREDICTION)
+    )
+    of_several = np.sort(all_scores_of_block(rows, 0, n)[0][:, :several], axis=1)
+    for place in range(1, several):
+        thresholds = of_several[:, place - 1 : place + 1].mean(axis=1)
+        on_device = TensorRows(tensor, Adaptive().weights, KEY, 1e-5, logits=True)
+        flags, _ = engine.mask(on_device, torch.tensor(thresholds), 0)
+        assert same(flags, cuts.masks(rows, thresholds[:, None], 0)[0])
+
+
 @pytest.mark.parametrize("kind", LOGIT_KINDS)
 @pytest.mark.parametrize("score", [Homogeneous(), Margin(), SAPS(), Rank(), Regularized(0.02, 3)], ids=repr)
 def test_logits_under_every_score(engine, kind, score):

@@ -218,7 +218,8 @@ DEVICE bool score_candidates(const Job &job, const Element *row, const Bracket &
         put_keys(left, count, true, seed, t.of.u);
         sure = score_quickly(left, count, b, t, is_in, &equal);
     }
-    *tied = false, *slow |= equal || any_in_group(!sure);
+    bool unsure = any_in_group(!sure); /* all lanes ask, whether theirs are equal or not */
+    *tied = false, *slow |= equal || unsure;
     return false;
 #elif PLAIN
     sure = score_quickly(left, count, b, t, is_in, &equal);
