@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from aptset.arrow.formats import (
     BATCH_ROWS,
+    UNREADABLE,
     TableFile,
     check_row_count,
     check_rows_present,
@@ -109,7 +110,7 @@ class ProbabilityFile:
     def batches(self, may_be_empty: bool = False) -> Iterator[Batch]:
         """Yield all rows in order, in pieces of whole blocks: what a set depends on never spans two of them."""
         file, step, start = self.file, in_whole_blocks(self.batch_rows), 0
-        with file.errors():
+        try:
             if isinstance(file, ArrayFile):
                 pieces = self._pieces_of_arrays(file, step)
             else:
@@ -126,6 +127,8 @@ class ProbabilityFile:
                     weights = None if weight is None else check_weights(file.path, weight, named[weight], start)
                     yield Batch(start, matrix, labels, by, ids, weights, own, clusters)
                     start += len(matrix)
+        except UNREADABLE as error:
+            file.refuse(error)
         check_row_count(file.path, start, start if file.rows is None else file.rows)
         if not may_be_empty:
             check_rows_present(file.path, start)
@@ -196,8 +199,10 @@ class ProbabilityFile:
             columns = [name for name in own if name in set(self.known)]
             what = "a column of probabilities for each class"
         else:
-            with self.file.errors():
+            try:
                 kinds = zip(own, self.file.schema.types, strict=True)
+            except UNREADABLE as error:
+                self.file.refuse(error)
             tests = (pa.types.is_floating, pa.types.is_integer, *([pa.types.is_null] if is_empty else []))
             columns = [name for name, kind in kinds if any(test(kind) for test in tests)]
             what = "at least 2 columns of numbers (or pass --prefix)"
