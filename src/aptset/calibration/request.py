@@ -212,7 +212,7 @@ def new_rows(
         draw = face.chance.predicts(request.u, ids, len(matrix), face.key, whole)
     divide = face.normalize if request.normalize is None else validate.flag(request.normalize, "normalize")
     start = 0 if type(request.first_row) is int and starts else check_first_row(request.first_row)
-    if is_plain and request.logits is False and held_out.factors is None:
+    if is_plain and request.logits is False and not held_out.corrects:
         tolerance = TOLERANCES.get(matrix.dtype, TOLERANCE)
         return Rows(matrix, formula, face.key, tolerance, *draw, divide, PREDICTION, start), draw, matrix
     soft = validate.flag(request.logits, "logits")

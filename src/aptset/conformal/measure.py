@@ -16,7 +16,7 @@ from aptset.conformal.clusters import Clusters, check_one_fold_each, count_clust
 from aptset.conformal.importance import Scale, Whole
 from aptset.conformal.thresholds import Thresholds
 from aptset.core.groups import EVERYONE, Groups, Ids
-from aptset.core.levels import Level
+from aptset.core.levels import Level, ranks_of
 from aptset.core.matrix import check_rows
 from aptset.kernels.blocks import converted
 from aptset.kernels.counting import Calibrated, add_counts, index_of, p_values_of_rows
@@ -134,7 +134,9 @@ class FoldScores:
             return float("inf")
         if self._elsewhere is not None:
             return self._elsewhere.of_rank(rank)
-        if self._is_sorted or self._n_selected >= _MOST_SELECTED * (len(self.offsets) - 1):
+        if self._is_sorted:
+            return float(self._scores[start + rank - 1])
+        if self._n_selected >= _MOST_SELECTED * (len(self.offsets) - 1):
             return float(self.scores[start + rank - 1])
         self._n_selected += 1
         return of_rank(self._scores[start:stop], rank)
@@ -369,8 +371,8 @@ class Measure(Thresholds):
             assert mass is not None
             of_cells = self.by_alpha(level, cells, partial(self._of_mass, cells=cells, mass=mass))
             return np.append(of_cells[:, 0], np.inf)
-        pooled = self.pooled()
-        *ranks, _ = self.ranks(level)
+        self.check_level_offered(level)
+        pooled, (*ranks, _) = self.pooled(), ranks_of(level, self.groups, self.sizes.tolist())
         return np.array([*(pooled.of_rank(cell, rank) for cell, rank in enumerate(ranks)), np.inf])
 
     def p_values(self, rows: Rows, ids: Ids | None, mass: Whole | None) -> tuple[Floats, int]:

@@ -125,7 +125,8 @@ class Groups:
     @cached_property
     def is_one(self) -> bool:
         """Whether there is one cell, for all labels of all rows."""
-        return not self.by_row and not self.by_label
+        kind = KINDS[self.kind]
+        return not (kind.by_row or kind.by_label)
 
     @cached_property
     def by_row(self) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -149,7 +150,7 @@ def strictest(levels: Sequence[Level]) -> Fraction:
 def ranks_of(level: Level, groups: Groups, sizes: Sequence[int]) -> list[int]:
     """Return the rank of the threshold of each cell, and last of one never seen: above n, every label is in."""
     if isinstance(level, Fraction):
-        return [rank_at(n, level) for n in [*sizes, 0]]
+        return [*(rank_at(n, level) for n in sizes), 1]
     return level.ranks(groups, sizes)
 
 
@@ -215,24 +216,27 @@ def check_alphas(alpha: Any, assurance: Any = None) -> tuple[list[Level], bool]:
     return [check_level(alpha, assurance)], False
 
 
+NO_CELLS: Mapping[Any, int] = MappingProxyType({})
+
+
 def warn_if_too_few(
     sizes: Mapping[Any, int],
     alphas: Sequence[Level],
     groups: Groups,
+    every: Mapping[Any, int] = NO_CELLS,
     levels: Sequence[Level] | None = None,
-    n_filled: int = 1,
     counted: str = "samples",
 ) -> None:
     """Say once that sets hold every label because their calibration samples, or those of some groups, are too few.
 
-    ``sizes`` are those of the cells that the new rows can be in. ``levels`` are the input levels at which calibration
-    runs, where they are not the levels that were asked for; ``n_filled`` is the number of cells that have rows,
-    and ``counted`` is what sizes count.
+    ``sizes`` are those of the cells that the new rows can be in, and ``every`` those of all cells. ``levels`` are the
+    input levels at which calibration runs, where they are not the levels that were asked for; ``counted`` is what sizes
+    count.
     """
     plain = [level for level in alphas if type(level) is Fraction]
     if levels is None and len(plain) == len(alphas) and min(sizes.values(), default=0) >= size_needed(min(plain)):
         return  # the short way of small calls
-    needed = _needed(sizes, levels or alphas, groups, n_filled)
+    needed = _needed(sizes, levels or alphas, groups, every)
     short = {name: n for name, n in sizes.items() if n < needed[name]}
     if not short:
         return
@@ -257,14 +261,16 @@ def _readable(n: int) -> str:
     return str(n) if n < 10**15 else f"{Decimal(n):.3g}"
 
 
-def _needed(sizes: Mapping[Any, int], levels: Sequence[Level], groups: Groups, n_filled: int) -> dict[Any, int]:
+def _needed(
+    sizes: Mapping[Any, int], levels: Sequence[Level], groups: Groups, every: Mapping[Any, int]
+) -> dict[Any, int]:
     """Return how many rows each cell needs for the strictest of the levels."""
     plain = [level for level in levels if isinstance(level, Fraction)]
     needed = dict.fromkeys(sizes, size_needed(min(plain)) if plain else 0)
     for level in levels:
         if isinstance(level, Fraction):
             continue
-        risk = None if level.assurance is None else level.assurance.risk(n_filled)
+        risk = None if level.assurance is None else level.assurance.risk(sum(n > 0 for n in every.values()))
         of_cells = dict(zip(groups.names, level.alphas(groups), strict=False))
         for name, n in needed.items():
             needed[name] = max(n, size_needed(of_cells.get(name, level.strictest), risk))

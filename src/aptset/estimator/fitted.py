@@ -375,8 +375,8 @@ class SetsOfPieces:
             check_ids(np.concatenate(self._seeds), self.rows, least_distinct=0.05, fewest=100)
         if not self._fitted.promises.is_weighted:  # of weights, pieces have told
             held_out = self._fitted.held_out
-            counted = (held_out.n_filled, held_out.counted)
-            warn_if_too_few(self._met, self._alphas, held_out.groups, self._levels, *counted)
+            sizes = held_out.size_of_group
+            warn_if_too_few(self._met, self._alphas, held_out.groups, sizes, self._levels, held_out.counted)
 
 
 def mean_probabilities(models: list[Any], X: Any, classes: NDArray[Any]) -> NDArray[np.generic]:

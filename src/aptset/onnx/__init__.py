@@ -344,5 +344,5 @@ def _warn(asked: _Asked, u: str) -> None:
     if calibration.randomized and u == "content" and calibration.chance.copies >= MANY_COPIES:
         warn_of_shared_chance(calibration.chance.copies, 1)
     if not held_out.has_weights:
-        counted = (held_out.n_filled, held_out.counted)
-        warn_if_too_few(held_out.size_of_group, asked.alphas, held_out.groups, asked.levels, *counted)
+        sizes = held_out.size_of_group
+        warn_if_too_few(sizes, asked.alphas, held_out.groups, sizes, asked.levels, held_out.counted)
