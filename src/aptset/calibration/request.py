@@ -23,7 +23,15 @@ from aptset.core.devices import is_on_device, meta_array, on_host, tensor_of
 from aptset.core.groups import Ids
 from aptset.core.levels import Level
 from aptset.core.matrix import TOLERANCE, TOLERANCES, check_new_probabilities, check_rows, softmax_of, tolerance_of
-from aptset.core.randomization import NO_UNIFORMS, NewU, Randomization, Uniforms, check_first_row, column_or_values
+from aptset.core.randomization import (
+    MANY_COPIES,
+    NO_UNIFORMS,
+    NewU,
+    Randomization,
+    Uniforms,
+    check_first_row,
+    column_or_values,
+)
 from aptset.core.tables import html_table, without_column
 from aptset.kernels.formula import Floats, Formula
 from aptset.kernels.membership import Set, mask_of, masks, select
@@ -205,11 +213,12 @@ def new_rows(
         stays = may_stay and stays_on_device(probabilities, formula)
         matrix = check_new_probabilities(shape_proxy(probabilities, stays), NAME, face.classes, face.columns)
     starts = request.first_row == 0  # the last piece of a file may well be one row
-    if draw is None and request.u is None and ids is None and face.chance.is_plain:
-        draw = NO_UNIFORMS
-    elif draw is None:
-        whole = starts if is_whole is None else is_whole
-        draw = face.chance.predicts(request.u, ids, len(matrix), face.key, whole)
+    if draw is None:
+        chance, draw = face.chance, NO_UNIFORMS
+        is_plain_draw = chance.randomized and chance.source != "given" and chance.copies < MANY_COPIES
+        if not is_plain_draw or request.u is not None or ids is not None:
+            whole = starts if is_whole is None else is_whole
+            draw = chance.predicts(request.u, ids, len(matrix), face.key, whole)
     divide = face.normalize if request.normalize is None else validate.flag(request.normalize, "normalize")
     start = 0 if type(request.first_row) is int and starts else check_first_row(request.first_row)
     if is_plain and request.logits is False and not held_out.corrects:

@@ -27,7 +27,7 @@ from aptset.arrow.formats import (
     of_even_length,
 )
 from aptset.arrow.formats.arrays import ArrayFile
-from aptset.arrow.sources import as_coded_texts, as_numbers, as_texts
+from aptset.arrow.sources import as_coded_texts, as_matrix, as_texts
 from aptset.core.labels import Coded
 
 OnRows = Callable[[int], None]  # who counts rows that are done
@@ -137,9 +137,9 @@ class ProbabilityFile:
         """Return some rows of a table, with one column of probabilities for each class."""
         own = dict(zip(batch.schema.names, batch.columns, strict=True))
         keys = self.file.key_columns(batch.num_rows) if self.file.keys else {}
-        columns = [as_numbers(own.pop(name)) for name in self._probability_columns]
+        matrix = as_matrix([own.pop(name) for name in self._probability_columns])
         labels = None if self.label is None else as_coded_texts((keys | own)[self.label])
-        return np.column_stack(columns), labels, own, keys
+        return matrix, labels, own, keys
 
     def _pieces_of_arrays(self, file: ArrayFile, step: int) -> Iterator[_Piece]:
         """Yield rows of a matrix; labels, ids, groups and weights stand beside it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from aptset.cli.artefacts import digest_of, imported_score, load_artefact
 from aptset.cli.files import Batch, OnRows, ProbabilityFile, check_some_labelled, shifted_rows
 from aptset.cli.inputs import TableOptions, parts_of, source_of
 from aptset.cli.writing import CONFIDENCE, SetsWriter, types_of, write_decisions
+from aptset.core.files import atomic_path
 from aptset.core.labels import Coded
 from aptset.core.levels import Level, check_alphas, check_level
 from aptset.core.runner import versions
@@ -223,7 +225,8 @@ def write_sets(
     source = maker.source(file)
     types = {} if is_part or out.suffix.lower() == ".csv" else types_of(file)
     form = (types, file.dialect if same_dialect else None, CONFIDENCE if maker.confidence else ())
-    with SetsWriter.to(out, source.other_columns, maker.classes, maker.alphas, *form) as writer:
+    writer = SetsWriter(out, source.other_columns, maker.classes, maker.alphas, *form)
+    with atomic_path(out) as writer.target, closing(writer):
         for piece in maker.pieces(source) if file.rows != 0 else [_nothing(maker, source)]:
             on_rows(writer.write(*piece))
     return writer.done()

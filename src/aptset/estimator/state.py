@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from sklearn.neighbors import KNeighborsClassifier
 
 from aptset import Gridded, LabelBands, Ordered, Prevalence, Tempered
-from aptset.calibration.storage import chance_facts, find_scheme
+from aptset.calibration.storage import chance_facts, find_scheme, flat_groups, full_groups
 from aptset.calibration.stored_fields import cluster_facts, clusters_from, score_tensors, scores_from
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.scheme import Scheme, is_full
-from aptset.core.groups import Groups, flat_groups, full_groups, groups_labels, is_pair
+from aptset.core.groups import Groups, groups_labels, is_pair
 from aptset.core.labels import columns_of
 from aptset.core.levels import Assurance, check_assurance, check_level
 from aptset.core.randomization import Randomization
@@ -28,7 +28,7 @@ from aptset.estimator.leave_one_out import LeaveOneOut, LeftOut, formulas
 from aptset.estimator.models import LabelledModel, Member, check_full_model
 from aptset.scores import SCORES as SCORES_BY_NAME
 from aptset.scores import Score
-from aptset.scores.stored import describe_score, find_score
+from aptset.scores.conformity import describe_score, find_score
 
 STATE = "state of aptset"  # where a pickle or a skops file keeps it, instead of objects of ours
 
