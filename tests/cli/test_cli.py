@@ -77,5 +77,5 @@ def test_predict_in_few_calls(tmp_path):
         shell.run(*asked, cwd=tmp_path)
     finally:
         sys.setprofile(None)
-    assert len(calls) <= 240
-    assert len(set(calls)) <= 33
+    assert len(calls) <= 160
+    assert len(set(calls)) <= 25

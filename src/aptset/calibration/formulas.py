@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset import PredictionSets
 from aptset.core import validate
 from aptset.core.labels import check_labels
 from aptset.core.levels import Assurance, check_assurance, rank_at
@@ -20,7 +21,6 @@ from aptset.kernels.membership import select
 from aptset.kernels.rows import CALIBRATION, Rows, label_scores
 from aptset.scores import Adaptive
 from aptset.scores.conformity import formula_of
-from aptset.sets import PredictionSets
 
 
 def adaptive_scores(

@@ -161,13 +161,14 @@ def full_groups(stored: dict[str, Any]) -> Groups:
         cells = tuple((row, label) for row in stored["rows"] for label in stored["labels"])
         return Groups(kind, cells, tuple(stored["bands"]), rows=tuple(stored["rows"]))
     if "groups" not in stored:
-        groups = Groups(kind, tuple(names), None if bands is None else tuple(bands))
-        return EVERYONE if groups == EVERYONE else groups  # which knows about itself what others would work out anew
+        return Groups(kind, tuple(names), None if bands is None else tuple(bands))
     every, frame = tuple(stored["groups"]), stored["frame"]
     cells = tuple(tuple(name for name, flag in zip(every, text, strict=True) if flag == "1") for text in names)
     overlap = Overlap(every, None if frame is None else tuple(frame), tuple(stored["is_flag"]))
     return Groups(kind, cells, overlap=overlap)
 
+
+_ONE_GROUP = flat_groups(EVERYONE)  # as most calibrations have it: there is nothing to check
 
 # Kinds of cells whose names are known.
 _OWN_NAMES: dict[str, tuple[str, Callable[[list[Any], NDArray[Any]], bool]]] = {
@@ -181,6 +182,8 @@ _OWN_NAMES: dict[str, tuple[str, Callable[[list[Any], NDArray[Any]], bool]]] = {
 
 def check_stored_groups(path: str | Path, stored: store.Facts, classes: NDArray[Any]) -> Groups:
     """Return the groups; the names of those of labels must be the classes, one group must be called "all"."""
+    if stored == _ONE_GROUP:
+        return EVERYONE
     kind, names = stored.get("kind"), stored.get("names")
     is_list = isinstance(names, list) and len(names) > 0
     if not isinstance(kind, str) or kind not in KINDS or stored.keys() != KINDS[kind].stored or not is_list:

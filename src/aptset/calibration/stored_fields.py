@@ -133,10 +133,8 @@ def clusters_from(path: str | Path, stored: store.Facts, tensors: store.Tensors,
     return Measure(folds, groups, clusters=Clusters(stored["noun"], stored["votes"], unit, stored["column"]))
 
 
-def _are_clusters(stored: Any) -> bool:
+def _are_clusters(stored: store.Facts) -> bool:
     """Tell whether clusters are stored as a noun, whether they are votes, and a column of X."""
-    if stored is None:
-        return True
     has_fields = stored.keys() == {"noun", "votes", "column"} and isinstance(stored["votes"], bool)
     has_noun = has_fields and isinstance(stored["noun"], str) and 0 < len(stored["noun"]) <= _LONGEST_NOUN
     return has_noun and isinstance(stored["column"], str | None)

@@ -20,9 +20,9 @@ from aptset import Evaluation
 from aptset.arrow.formats import UNREADABLE, TableFile, check_row_count
 from aptset.arrow.sources import as_texts, filled_numbers
 from aptset.cli.files import about_skipped, check_some_labelled, lacks
+from aptset.cli.options import counting
 from aptset.core.labels import plain_label
 from aptset.core.levels import check_level, shown_alpha
-from aptset.core.runner import counting
 from aptset.core.validate import warn_caller
 from aptset.metrics.evaluate import Codes, RunningSums
 
@@ -110,7 +110,7 @@ def outcomes_of(
         for name in columns:
             if names.count(name) != 1:
                 raise lacks(path, f"exactly one column {name!r}", names, [name])
-        with counting(said, "rows", progress) as count:
+        with counting(said, progress) as count:
             for batch in file.batches(list(dict.fromkeys(name for name in columns if name in own)), coded=True):
                 for name, column in file.key_columns(batch.num_rows).items():
                     batch = batch.append_column(name, column)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -263,20 +262,15 @@ def check_weights(path: Path, column: str, values: Any, start: int) -> Any:
     return weights
 
 
-@contextmanager
-def shifted_rows(path: Path, start: int, numbers: Sequence[int] | None = None) -> Iterator[None]:
-    """Name the file, and count rows from its beginning instead of the batch's, which may have ``numbers`` only."""
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        places = dict(enumerate(numbers or ()))
+def in_file(error: Exception, path: Path, start: int = 0, numbers: Sequence[int] | None = None) -> ValueError:
+    """Return an error that names the file, and counts rows from its beginning instead of the batch's.
 
-        def shifted(match: re.Match[str]) -> str:
-            return f"row {places.get(int(match[1]), int(match[1])) + start}"
-
-        text = re.sub(r"\brow (\d+)", shifted, str(error))
-        text = text.replace("normalize=True", "--normalize").replace("logits=True", "--logits")
-        raise ValueError(f"{path}: {text}") from error
+    The rows of the batch may be those of some ``numbers`` only.
+    """
+    places = dict(enumerate(numbers or ()))
+    text = re.sub(r"\brow (\d+)", lambda row: f"row {places.get(int(row[1]), int(row[1])) + start}", str(error))
+    text = text.replace("normalize=True", "--normalize").replace("logits=True", "--logits")
+    return ValueError(f"{path}: {text}")
 
 
 def check_some_labelled(path: Path, n_labelled: int, n_rows: int) -> None:

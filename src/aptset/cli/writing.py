@@ -62,7 +62,7 @@ class SetsWriter:
             others = {name: in_type(column, self._types.get(name)) for name, column in others.items()}
         made = columns_of_sets(sets, self.names, self._classes)
         if self._is_csv:
-            made |= {labels: _joined(made[labels]) for _, labels in self.names}
+            made |= {labels: pc.binary_join(made[labels], "|") for _, labels in self.names}
         columns = {**others, **made, **({} if more is None else columns_of_confidence(more))}
         table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
         if self._writer is None:
@@ -90,11 +90,6 @@ class SetsWriter:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-
-
-def _joined(lists: Any) -> Any:
-    """Return lists of labels as texts."""
-    return pa.array(["|".join(row) for row in lists.to_pylist()], pa.string())
 
 
 class LinesWriter:
@@ -227,7 +222,7 @@ def write_decisions(path: Path, columns: dict[str, Any], made: dict[str, Any], c
     if is_csv:
         check_flat_columns(path, table.select(list(columns)).schema)
         if "set" in made:
-            table = table.set_column(table.schema.get_field_index("set"), "set", _joined(made["set"]))
+            table = table.set_column(table.schema.get_field_index("set"), "set", pc.binary_join(made["set"], "|"))
     with atomic_path(path) as temporary:
         writer = pa_csv.write_csv if is_csv else pq.write_table
         writer(table, as_utf8(temporary))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, final
@@ -354,15 +355,14 @@ class Measure(Thresholds):
 
     def pooled(self) -> FoldScores:
         """Return the scores of all folds as if they were one."""
-        if len(self.folds) == 1:
-            return self.folds[0]
         cell = np.concatenate([fold.cell_of_score for fold in self.folds])
         return FoldScores.sort(np.concatenate([fold.unsorted for fold in self.folds]), cell, self.groups)
 
     def find_by_cell(self, level: Level) -> Floats:
         """Work out the k-th smallest score of each cell; infinite if k exceeds n, and for a cell never seen."""
-        self.check_offers("threshold")
-        if self.overlapping is not None:
+        if self.has_weights:
+            self.check_offers("threshold")
+        if self.groups.overlap is not None and self.overlapping is not None:
             numbers = np.arange(len(self.groups.names), dtype=np.int32)
             return np.append(self.overlapping.thresholds(numbers, self._plain(level)), np.inf)
         if self.clusters is not None and self.is_weighted:
@@ -371,8 +371,10 @@ class Measure(Thresholds):
             assert mass is not None
             of_cells = self.by_alpha(level, cells, partial(self._of_mass, cells=cells, mass=mass))
             return np.append(of_cells[:, 0], np.inf)
-        self.check_level_offered(level)
-        pooled, (*ranks, _) = self.pooled(), ranks_of(level, self.groups, self.sizes.tolist())
+        if not isinstance(level, Fraction):
+            self.check_level_offered(level)
+        pooled = self.folds[0] if len(self.folds) == 1 else self.pooled()
+        *ranks, _ = ranks_of(level, self.groups, self.sizes.tolist())
         return np.array([*(pooled.of_rank(cell, rank) for cell, rank in enumerate(ranks)), np.inf])
 
     def p_values(self, rows: Rows, ids: Ids | None, mass: Whole | None) -> tuple[Floats, int]:

@@ -357,10 +357,6 @@ class Thresholds(ABC):
         """What sizes count, in words."""
         return "samples" if self.clusters is None else self.clusters.nouns
 
-    def index(self, ids: Ids | None) -> NDArray[np.integer[Any]]:
-        """Return the cell of every label of every row, as :meth:`Groups.index` does."""
-        return ONE_CELL if self.groups.is_one else self.groups.index(ids)
-
     def resolve_groups(self, values: Any, n_rows: int) -> tuple[Ids | None, dict[Any, int]]:
         """Return the group of each new row, and the number of calibration rows of each group that they can be in."""
         if values is None and self.groups.is_one:

@@ -70,7 +70,7 @@ _NUMBERS = (int, int | float, int | None)
 
 
 class Field(NamedTuple):
-    """A fact: the types of JSON that it may have, and a rule, in words and as a function."""
+    """A fact: the types of JSON that it may have, and a rule, in words and as a function of what is not null."""
 
     kind: Any
     rule: str = ""
@@ -183,7 +183,7 @@ class Store(NamedTuple):
             why = f"its metadata says {unknown[0][:40]!r}, which this version does not understand"
             raise damaged(path, why, self.remedy)
         for name, field in fields.items():
-            if field.rule and not field.holds(facts[name]):
+            if field.rule and facts[name] is not None and not field.holds(facts[name]):
                 raise damaged(path, field.rule, self.remedy)
         return facts
 
@@ -192,23 +192,31 @@ class Store(NamedTuple):
         if len(text) > LONGEST_TEXT:
             raise damaged(path, f"its metadata is longer than {LONGEST_TEXT} characters", self.remedy)
         depth = deepest = 0
-        brackets = re.findall(r"[\[\]{}]", _STRINGS.sub("", text))
+        bare = _STRINGS.sub("", text)
+        brackets = re.findall(r"[\[\]{}]", bare)
         for bracket in brackets[: 2 * self.brackets + 1]:
             depth += 1 if bracket in "[{" else -1
             deepest = max(deepest, depth)
         if len(brackets) > 2 * self.brackets or deepest > _DEEPEST:
             raise damaged(path, "its metadata is nested deeper than that of an artefact", self.remedy)
         try:
-            return json.loads(text, object_pairs_hook=_without_twins)
+            content = json.loads(text)
+            if _count_keys(content) != bare.count(":"):
+                raise ValueError("a key twice")
         except (ValueError, RecursionError) as error:
             raise damaged(path, "its metadata is not JSON", self.remedy) from error
+        return content
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> Facts:
-    facts = dict(pairs)
-    if len(facts) != len(pairs):
-        raise ValueError("a key twice")
-    return facts
+def _count_keys(content: Any) -> int:
+    """Return how many keys all objects of JSON have together, one inside another."""
+    n_keys, values = 0, [content]
+    while values:
+        value = values.pop()
+        n_keys += len(value) if isinstance(value, dict) else 0
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        values += [part for part in parts if isinstance(part, dict | list)]
+    return n_keys
 
 
 def stored_kind(path: str | Path) -> str | None:

@@ -18,7 +18,6 @@ from sklearn.utils.validation import _num_samples
 from aptset import AcceptanceThreshold, Calibration, CrossCalibration, PredictionSets
 from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.calibration.request import PlacedRows
-from aptset.calibration.request import sets_of as prediction_sets
 from aptset.conformal.aggregation import Tally, chunks, on_mean_grid
 from aptset.conformal.clusters import promise_about
 from aptset.conformal.importance import check_weights, effective_in_words
@@ -297,7 +296,8 @@ class Fitted:
         held_out, ids, classes, mass = self.held_out, samples.ids, self.rule.classes, samples.mass
         if isinstance(said, Rows):
             return PlacedRows(held_out, said, ids, mass, OF_ESTIMATOR).sets(levels, classes, allow_empty)
-        return prediction_sets(said.sets(held_out, ids, levels, allow_empty, mass), classes)
+        chosen = said.sets(held_out, ids, levels, allow_empty, mass)
+        return [PredictionSets.trusted(*of_level, classes) for of_level in chosen]
 
     def p_values_of(self, samples: Samples, said: Rows | Tally) -> Floats:
         """Return the p-values of samples that the models were asked about."""

@@ -92,9 +92,9 @@ def _is_file(stored: Facts) -> bool:
     return isinstance(name, str) and re.fullmatch(rf"models-[0-9a-f]{{{_DIGITS}}}\.skops", name) is not None
 
 
-def _are_two_counts(stored: Any) -> bool:
-    are_counts = stored is None or all(isinstance(count, int) and count >= 0 for count in stored)
-    return are_counts and (stored is None or (len(stored) == 2 and stored[0] <= stored[1]))
+def _are_two_counts(stored: list[Any]) -> bool:
+    are_counts = all(isinstance(count, int) and count >= 0 for count in stored)
+    return are_counts and len(stored) == 2 and stored[0] <= stored[1]
 
 
 STORE = Store(

@@ -232,7 +232,7 @@ def _group_names(held_out: Any) -> list[Any]:
 def _cells(held_out: Any, names: list[Any]) -> NDArray[np.int64]:
     """Return the cell of each label in each group of rows, (groups, 1 or labels), and last in one never seen."""
     ids = np.append(np.arange(len(names)), -1) if names else np.zeros(1)
-    cells = held_out.index(None if held_out.groups.by_label_alone else ids.astype(np.int32))
+    cells = held_out.groups.index(None if held_out.groups.by_label_alone else ids.astype(np.int32))
     return np.asarray(cells, dtype=np.int64)
 
 

@@ -293,18 +293,33 @@ def is_score(stored: dict[str, Any]) -> bool:
 def find_score(
     path: str | Path, stored: dict[str, Any], scores: Mapping[str, Any] | None = None, trust: Collection[str] = ()
 ) -> Score:
-    """Return the score that an artefact names; ``scores`` maps names to scores, ``trust`` lists modules to import."""
+    """Return the score that an artefact names; ``scores`` maps names to scores, ``trust`` lists modules to import.
+
+    One with settings is made with those of the file, others are taken as they are.
+    """
     name, settings = str(stored.get("name")), stored.get("settings")
     if not is_score(stored) or (name in (*_NAMED, *_AROUND, PREVALENCE) and settings is None):
         raise damaged(path, "its score has no name or no settings")
     if name == PREVALENCE:
         return _prevalence(path, settings or {})
+    given = settings
     if name in _AROUND:
         inner = (settings or {}).get("score")
         if not isinstance(inner, dict) or inner.get("name") in (name, GRIDDED):
             raise damaged(path, f"its {name} score has no score")
-        return _made(path, name, _AROUND[name], {**(settings or {}), "score": find_score(path, inner, scores, trust)})
-    return _made(path, name, _NAMED[name] if name in _NAMED else _of_user(path, name, scores or {}, trust), settings)
+        kind, given = _AROUND[name], {**(settings or {}), "score": find_score(path, inner, scores, trust)}
+    else:
+        kind = _NAMED[name] if name in _NAMED else _of_user(path, name, scores or {}, trust)
+    if given is not None and not isinstance(kind, type):
+        kind = type(kind)
+    try:
+        score = check_conformity(kind(**(given or {})) if isinstance(kind, type) else kind)
+    except (TypeError, ValueError, OverflowError) as error:
+        why = " ".join(str(error).split())[:200].rstrip(".")
+        raise damaged(path, f"its score {name!r} cannot be made ({why})") from error
+    if name in _NAMED and _settings(score) != settings:
+        raise damaged(path, f"its score {name!r} has other settings")
+    return score
 
 
 def _prevalence(path: str | Path, settings: dict[str, Any]) -> Prevalence:
@@ -359,17 +374,3 @@ def _is_at_home(value: Any, module: str, attribute: str) -> bool:
     if hasattr(value, "__qualname__"):
         return bool((value.__module__, value.__qualname__) == (module, attribute))
     return value is not None and type(value).__module__ == module
-
-
-def _made(path: str | Path, name: str, value: Any, settings: dict[str, Any] | None) -> Score:
-    """Return the score itself: one with settings is made with those of the file, others are taken as they are."""
-    if settings is not None and not isinstance(value, type):
-        value = type(value)
-    try:
-        score = check_conformity(value(**(settings or {})) if isinstance(value, type) else value)
-    except (TypeError, ValueError, OverflowError) as error:
-        why = " ".join(str(error).split())[:200].rstrip(".")
-        raise damaged(path, f"its score {name!r} cannot be made ({why})") from error
-    if settings is not None and name in _NAMED and _settings(score) != settings:
-        raise damaged(path, f"its score {name!r} has other settings")
-    return score

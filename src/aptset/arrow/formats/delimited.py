@@ -139,7 +139,8 @@ class DelimitedText(TableFile):
         wanted = {name: types.get(name, pa.string()) for name in columns}
         options = self._options(wanted, na)
         options.include_columns = [] if list(columns) == self.names else list(columns)
-        return (self._converted(batch, wanted, na) for batch in self._parsed(options))
+        batches = self._parsed(options)
+        return (self._converted(batch, wanted, na) for batch in batches) if na or self._decimals else batches
 
     def _options(self, types: Mapping[str, pa.DataType], na: bool) -> pa_csv.ConvertOptions:
         """Types fixed beforehand; only an empty cell is missing (NA may be a label), unless numbers may be NA."""
