@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from aptset.kernels.cuda import launcher
-from aptset.kernels.cuda.launcher import CannotCompileError, Launcher
+from aptset.kernels import cuda as launcher
+from aptset.kernels.cuda import CannotCompileError, Launcher
 
 nvrtc = pytest.importorskip("cuda.bindings.nvrtc", reason="the kernels are compiled where cuda-bindings is installed")
 WIDE = {

@@ -9,7 +9,7 @@ import pytest
 
 import aptset
 from aptset.scores import SCORES
-from aptset.scores.stored import find_score
+from aptset.scores.conformity import find_score
 
 P = np.random.default_rng(0).dirichlet(np.ones(3), size=60)
 Y = np.arange(60) % 3

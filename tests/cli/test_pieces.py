@@ -143,6 +143,7 @@ class Bar:
 @pytest.fixture
 def bars(monkeypatch):
     made = []
+    monkeypatch.setitem(sys.modules, "ipykernel", object())
     monkeypatch.setattr(progress, "is_notebook", lambda: True)
     monkeypatch.setattr(progress, "_kind_of_bar", lambda: type("Noted", (Bar,), {"made": made}))
     return made

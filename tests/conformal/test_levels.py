@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aptset
-from aptset.kernels import counting
+from aptset.core.levels import _misses_by_first_bits
+from aptset.kernels.counting import ratios
 
 LABELS = ("benign", "malignant", "other")
 LEVELS = {"benign": 0.1, "malignant": 0.01, "other": 0.3}
@@ -80,7 +81,7 @@ def test_the_rank_is_the_definition(n, alpha, assurance):
 @given(st.integers(501, 3000), fractions, fractions)
 @settings(max_examples=20, deadline=None)
 def test_first_bits_decide_as_whole_sums_do(n, alpha, risk):
-    decided = counting._misses_by_first_bits(n, alpha, risk)
+    decided = _misses_by_first_bits(n, alpha, risk)
     covered, missed, below = alpha.denominator - alpha.numerator, alpha.numerator, 0
     term, total, misses = covered**n, alpha.denominator**n, 0
     while (below := below + term) * risk.denominator <= risk.numerator * total:
@@ -91,7 +92,7 @@ def test_first_bits_decide_as_whole_sums_do(n, alpha, risk):
 
 def test_a_tie_with_the_risk_is_decided_by_whole_sums():
     # P(Bin(n, 1/2) <= (n - 1) / 2) is 1/2 exactly for odd n: within the risk of 1/2.
-    assert counting._misses_by_first_bits(10_001, Fraction(1, 2), Fraction(1, 2)) is None
+    assert _misses_by_first_bits(10_001, Fraction(1, 2), Fraction(1, 2)) is None
     assert aptset.conformal_rank(10_001, 0.5, 0.5) == 5001
 
 
@@ -99,7 +100,7 @@ def test_assured_sets_are_p_values_above_their_level():
     calibration = calibrated()
     rank, n = calibration.ranks(0.1, assurance=0.95), calibration.n
     p_values = calibration.p_values(NEW)
-    level = float(counting.ratios(np.array([n + 1 - rank]), np.array([n + 1]))[0])
+    level = float(ratios(np.array([n + 1 - rank]), np.array([n + 1]))[0])
     sets = calibration.predict_set(NEW, 0.1, assurance=0.95)
     np.testing.assert_array_equal(sets.mask, p_values > level)
     np.testing.assert_array_equal(sets.mask, calibration.predict_mask(NEW, 0.1, assurance=0.95))

@@ -37,7 +37,7 @@ def check(calibration, new_groups, shape, **options):
     request = Request(groups=new_groups, **options)
     measure = calibration.held_out
     placed, _ = prepare(calibration, NEW, request, ())
-    thresholds = measure.thresholds(LEVELS, measure.index(placed.ids), placed.mass)
+    thresholds = measure.thresholds(LEVELS, measure.groups.index(placed.ids), placed.mass)
     assert thresholds.shape == (len(LEVELS), *shape)
     scores, bad = all_scores_of_block(placed.rows.seeded(), 0, M)
     assert bad == -1

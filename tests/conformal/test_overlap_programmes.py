@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aptset.conformal.linear_programme import Design, Programme
-from aptset.kernels.counting import rank_at
+from aptset.core.levels import rank_at
 
 
 def solved(lines, right):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aptset
-from aptset.kernels.counting import rank_at, size_needed
+from aptset.core.levels import rank_at, size_needed
 from aptset.kernels.long_arrays import sort_upward
 
 alphas = st.integers(1, 9999).map(lambda k: Fraction(k, 10_000))

@@ -16,7 +16,7 @@ from test_report_browser import check_rows, model
 from test_report_numbers import made
 
 import aptset
-from aptset.kernels.counting import rank_at
+from aptset.core.levels import rank_at
 from aptset.metrics.estimates import percent
 
 WAYS = {

@@ -10,9 +10,8 @@ from test_report_numbers import data_of, made
 import aptset
 from aptset.metrics.coverage_distribution import coverage_law
 from aptset.metrics.estimates import percent
-from aptset.reports import words
+from aptset.reports import summarise, words
 from aptset.reports.sources import evaluation_of
-from aptset.reports.summarise import summarise
 
 ALPHA = Fraction(1, 10)
 

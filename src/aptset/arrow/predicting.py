@@ -14,7 +14,8 @@ from aptset import Calibration
 from aptset.arrow.layout import ColumnLayout, Columns
 from aptset.arrow.sources import (
     BatchSource,
-    of_numbers,
+    columns_of_sets,
+    names_of_sets,
     of_texts,
     peeked,
     pieces,
@@ -27,31 +28,9 @@ from aptset.conformal.importance import refuse_with_weights
 from aptset.core.groupings import refuse_overlapping
 from aptset.core.groups import labels_decide
 from aptset.core.labels import as_objects
-from aptset.core.levels import Assurance, Level, alpha_of, check_alphas, shown_alpha
+from aptset.core.levels import Assurance, Level, check_alphas
 from aptset.core.randomization import NewU
 from aptset.core.row_groups import check_same_kind
-
-
-def names_of_sets(alphas: Sequence[Any], taken: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the names of the two columns of each level: size and set; with the level where that tells them apart."""
-    if len(alphas) == 1 and not {"size", "set"} & set(taken):
-        return [("size", "set")]
-    levels = check_alphas(list(alphas))[0]
-    short = [*map(shown_alpha, levels)]
-    shown = short if len(set(short)) == len(set(levels)) else [repr(alpha_of(level)) for level in levels]
-    return [(f"size {level}", f"set {level}") for level in shown]
-
-
-def columns_of_sets(sets: Sequence[Any], names: Sequence[tuple[str, str]], classes: pa.Array) -> dict[str, pa.Array]:
-    """Return for each level the size of each set and its labels, most likely first."""
-    columns: dict[str, pa.Array] = {}
-    for of_level, (size, labels) in zip(sets, names, strict=True):
-        pointers, members = of_numbers(of_level.indptr.astype(np.int32)), classes.take(of_numbers(of_level.indices))
-        columns |= {
-            size: of_numbers(of_level.sizes.astype(np.int32)),
-            labels: pa.ListArray.from_arrays(pointers, members),
-        }
-    return columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +136,7 @@ def maker_for(
     wanted, classes = calibration.classes.tolist(), layout.classes.tolist()
     check_width(layout.columns[0], len(classes) if layout.holds_lists else len(wanted), len(wanted))
     order = list(range(len(wanted))) if layout.holds_lists else check_classes_known(classes, wanted)
-    kept = layout.travelling(schema)
+    kept = [name for name in schema.names if name not in set(layout.columns)]  # which travel along
     names = names_of_sets(levels, kept)
     check_room([name for pair in names for name in pair], kept)
     of_set = pa.list_(class_array(calibration).type)

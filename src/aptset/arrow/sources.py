@@ -1,4 +1,4 @@
-"""Where batches come from, the pieces of them, and the numbers and texts in their columns."""
+"""Where batches come from, the pieces of them, and the numbers, texts and sets in their columns."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from aptset.core.labels import Coded
+from aptset.core.levels import alpha_of, check_alphas, shown_alpha
 from aptset.core.randomization import BLOCK_ROWS
 
 _MOST_CELLS = 2**22  # labels of the rows that are looked at in one go
@@ -169,7 +170,6 @@ def rows_of(partition: int | None, start: int) -> Iterator[None]:
         raise kind(text if partition is None else f"partition {partition}: {text}") from None  # said once
 
 
-_TYPES = {np.dtype(np.int32): pa.int32(), np.dtype(np.int64): pa.int64()}
 _PLAIN = {pa.float32(): np.float32, pa.float64(): np.float64, pa.int32(): np.int32, pa.int64(): np.int64}
 
 
@@ -180,6 +180,16 @@ def as_numbers(column: Any) -> NDArray[Any]:
         return numbers
     kind = np.dtype(_PLAIN[column.type])
     return np.frombuffer(column.buffers()[1], kind, len(column), column.offset * kind.itemsize)
+
+
+def as_matrix(columns: Sequence[Any]) -> NDArray[Any]:
+    """Return the numbers of columns side by side, (rows, columns); a missing one is NaN."""
+    kinds = {column.type for column in columns}
+    if kinds == {pa.float64()} and len(columns[0]) and not any(column.null_count for column in columns):
+        batch = pa.RecordBatch.from_arrays(columns, names=[str(number) for number in range(len(columns))])
+        matrix: NDArray[Any] = batch.to_tensor().to_numpy()
+        return matrix
+    return np.column_stack([as_numbers(column) for column in columns])
 
 
 def filled_numbers(column: Any, missing: int) -> NDArray[Any]:
@@ -215,13 +225,31 @@ def as_coded_texts(column: Any) -> Coded:
     return Coded(as_texts(encoded.dictionary), as_numbers(encoded.indices))
 
 
-def of_numbers(values: NDArray[Any]) -> Any:
-    """Return whole numbers as an array of Arrow, without a copy."""
-    return pa.Array.from_buffers(_TYPES[values.dtype], len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
-
-
 def of_texts(values: Sequence[str]) -> Any:
     """Return texts as an array of Arrow."""
     encoded = [value.encode() for value in values]
     ends = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
     return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+
+
+def names_of_sets(alphas: Sequence[Any], taken: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the names of the two columns of each level: size and set; with the level where that tells them apart."""
+    if len(alphas) == 1 and not {"size", "set"} & set(taken):
+        return [("size", "set")]
+    levels = check_alphas(list(alphas))[0]
+    short = [*map(shown_alpha, levels)]
+    shown = short if len(set(short)) == len(set(levels)) else [repr(alpha_of(level)) for level in levels]
+    return [(f"size {level}", f"set {level}") for level in shown]
+
+
+def columns_of_sets(sets: Sequence[Any], names: Sequence[tuple[str, str]], classes: pa.Array) -> dict[str, pa.Array]:
+    """Return for each level the size of each set and its labels, most likely first."""
+    columns: dict[str, pa.Array] = {}
+    for of_level, (size, labels) in zip(sets, names, strict=True):
+        starts = of_level.indptr.astype(np.int32)
+        pointers, members, sizes = (  # as arrays of Arrow, without a copy
+            pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(numbers)])
+            for numbers in (starts, np.ascontiguousarray(of_level.indices, dtype=np.int32), np.diff(starts))
+        )
+        columns |= {size: sizes, labels: pa.ListArray.from_arrays(pointers, classes.take(members))}
+    return columns

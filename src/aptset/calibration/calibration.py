@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset import PredictionSets
 from aptset.calibration.formulas import Confidence
 from aptset.calibration.merging import merged
 from aptset.calibration.request import Face, Request, prepare, sets_like_input
@@ -24,7 +25,6 @@ from aptset.core.randomization import BY_CONTENT, NewU, Randomization
 from aptset.core.validate import refuse_foreign_keywords
 from aptset.kernels.formula import Floats
 from aptset.scores import Score
-from aptset.sets import PredictionSets
 
 if TYPE_CHECKING:
     from aptset import CoverageMonitor

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset import PredictionSets
 from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.calibration.merging import merged_folds
-from aptset.calibration.request import NAME, Face, Request, new_rows, sets_of
+from aptset.calibration.request import NAME, Face, Request, new_rows
 from aptset.conformal.aggregation import Tally
 from aptset.conformal.clusters import promised
 from aptset.conformal.importance import Whole
@@ -29,7 +30,6 @@ from aptset.core.validate import refuse_foreign_keywords
 from aptset.kernels.formula import Floats
 from aptset.kernels.rows import Rows
 from aptset.scores import Score
-from aptset.sets import PredictionSets
 
 # What Calibration offers and several folds cannot: every other verb and option is the same on both.
 NOT_OFFERED = {
@@ -204,7 +204,8 @@ class CrossCalibration(Face):
         levels, is_sequence = check_alphas(alpha, assurance)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
         tally, cells, mass, may_be_empty = self._prepare(fold_probabilities, request, levels)
-        sets = sets_of(tally.sets(self.held_out, cells, levels, may_be_empty, mass), self.classes)
+        chosen = tally.sets(self.held_out, cells, levels, may_be_empty, mass)
+        sets = [PredictionSets.trusted(*of_level, self.classes) for of_level in chosen]
         return sets if is_sequence else sets[0]
 
     def predict_mask(
@@ -284,7 +285,8 @@ class CrossCalibration(Face):
         level = check_level(alpha, assurance)
         request = Request(groups, u, ids, normalize, logits, first_row, weights, allow_empty)
         tally, cells, mass, may_be_empty = self._prepare(fold_probabilities, request, [level])
-        (sets,) = sets_of(tally.sets(self.held_out, cells, [level], may_be_empty, mass), self.classes)
+        (chosen,) = tally.sets(self.held_out, cells, [level], may_be_empty, mass)
+        sets = PredictionSets.trusted(*chosen, self.classes)
         return sets, tally.p_values(self.held_out, cells, mass)
 
     def merge(self, other: CrossCalibration) -> CrossCalibration:

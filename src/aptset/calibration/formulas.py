@@ -10,18 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset import PredictionSets
 from aptset.core import validate
 from aptset.core.labels import check_labels
-from aptset.core.levels import Assurance, check_assurance
+from aptset.core.levels import Assurance, check_assurance, rank_at
 from aptset.core.matrix import check_named_columns, check_probabilities, check_rows, check_u, tolerance_of
 from aptset.core.validate import draw_key
-from aptset.kernels.counting import rank_at
 from aptset.kernels.formula import Floats
 from aptset.kernels.membership import select
 from aptset.kernels.rows import CALIBRATION, Rows, label_scores
 from aptset.scores import Adaptive
 from aptset.scores.conformity import formula_of
-from aptset.sets import PredictionSets
 
 
 def adaptive_scores(

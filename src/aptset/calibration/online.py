@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset import PredictionSets
 from aptset.calibration.adaptive_level import Law, Shown, Track, check_count, check_step, check_streamable, check_window
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.online_state import Numbering, State, WaitingRows, first_scores, read_state, write_state
@@ -25,7 +26,6 @@ from aptset.core.randomization import refuse_fresh
 from aptset.kernels.formula import Floats
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import Rows
-from aptset.sets import PredictionSets
 
 
 class Question(NamedTuple):

@@ -261,8 +261,8 @@ def write_state(path: str | Path, calibration: Calibration, state: State) -> Non
     store.write(path, "online", facts, tensors)
 
 
-def _is_last(stored: list[Any] | None) -> bool:
-    return stored is None or (len(stored) == 2 and isinstance(stored[0], str) and stored[1] in ("set", "mask", "both"))
+def _is_last(stored: list[Any]) -> bool:
+    return len(stored) == 2 and isinstance(stored[0], str) and stored[1] in ("set", "mask", "both")
 
 
 def _rise(values: NDArray[Any], counts: NDArray[Any], strictly: bool) -> bool:

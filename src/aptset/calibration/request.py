@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset import PredictionSets
 from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.calibration.weights import corrected
 from aptset.conformal.clusters import clusters_in_words, promise_about
@@ -20,13 +21,21 @@ from aptset.conformal.importance import Whole, effective_in_words, rows_of
 from aptset.conformal.thresholds import Thresholds
 from aptset.core import validate
 from aptset.core.devices import is_on_device, meta_array, on_host, tensor_of
-from aptset.core.groups import Ids
+from aptset.core.groups import ONE_CELL, Ids
 from aptset.core.levels import Level
 from aptset.core.matrix import TOLERANCE, TOLERANCES, check_new_probabilities, check_rows, softmax_of, tolerance_of
-from aptset.core.randomization import NO_UNIFORMS, NewU, Randomization, Uniforms, check_first_row, column_or_values
+from aptset.core.randomization import (
+    MANY_COPIES,
+    NO_UNIFORMS,
+    NewU,
+    Randomization,
+    Uniforms,
+    check_first_row,
+    column_or_values,
+)
 from aptset.core.tables import html_table, without_column
 from aptset.kernels.formula import Floats, Formula
-from aptset.kernels.membership import Set, mask_of, masks, select
+from aptset.kernels.membership import mask_of, masks, select
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import (
     BLOCK_ROWS,
@@ -41,7 +50,6 @@ from aptset.kernels.rows import (
 )
 from aptset.scores import Score
 from aptset.scores.conformity import formula_of
-from aptset.sets import PredictionSets
 
 if TYPE_CHECKING:
     from aptset.calibration.tensors import OnDevice
@@ -205,14 +213,15 @@ def new_rows(
         stays = may_stay and stays_on_device(probabilities, formula)
         matrix = check_new_probabilities(shape_proxy(probabilities, stays), NAME, face.classes, face.columns)
     starts = request.first_row == 0  # the last piece of a file may well be one row
-    if draw is None and request.u is None and ids is None and face.chance.is_plain:
-        draw = NO_UNIFORMS
-    elif draw is None:
-        whole = starts if is_whole is None else is_whole
-        draw = face.chance.predicts(request.u, ids, len(matrix), face.key, whole)
+    if draw is None:
+        chance, draw = face.chance, NO_UNIFORMS
+        is_plain_draw = chance.randomized and chance.source != "given" and chance.copies < MANY_COPIES
+        if not is_plain_draw or request.u is not None or ids is not None:
+            whole = starts if is_whole is None else is_whole
+            draw = chance.predicts(request.u, ids, len(matrix), face.key, whole)
     divide = face.normalize if request.normalize is None else validate.flag(request.normalize, "normalize")
     start = 0 if type(request.first_row) is int and starts else check_first_row(request.first_row)
-    if is_plain and request.logits is False and held_out.factors is None:
+    if is_plain and request.logits is False and not held_out.corrects:
         tolerance = TOLERANCES.get(matrix.dtype, TOLERANCE)
         return Rows(matrix, formula, face.key, tolerance, *draw, divide, PREDICTION, start), draw, matrix
     soft = validate.flag(request.logits, "logits")
@@ -264,11 +273,6 @@ def sets_like_input(sets: Any, given: Any) -> Any:
     return TensorSets.of(sets, tensor_of(given).device)
 
 
-def sets_of(chosen: Sequence[Set], classes: NDArray[Any]) -> list[PredictionSets]:
-    """Return sets of classes from row pointers and members of each level."""
-    return [PredictionSets.trusted(pointers, members, classes) for pointers, members in chosen]
-
-
 class PlacedRows(NamedTuple):
     """New rows under one model, with the cells and the masses that they have in a measure.
 
@@ -289,7 +293,7 @@ class PlacedRows(NamedTuple):
         selected = select(rows, self._thresholds(levels), 0 if allow_empty else 1)
         if selected.first_bad >= 0:
             check_rows(rows.probabilities, selected.first_bad, self.name, rows.normalize, rows.tolerance)
-        return sets_of(selected.sets, classes)
+        return [PredictionSets.trusted(*chosen, classes) for chosen in selected.sets]
 
     def mask(self, level: Level, allow_empty: bool) -> Any:
         """Return the sets at one level as a boolean matrix."""
@@ -335,7 +339,8 @@ class PlacedRows(NamedTuple):
 
         Those of every label of every row might not fit into memory.
         """
-        held_out, mass, cells = self.held_out, self.mass, self.held_out.index(self.ids)
+        held_out, mass, groups = self.held_out, self.mass, self.held_out.groups
+        cells = ONE_CELL if groups.is_one else groups.index(self.ids)
         if min(cells.shape if mass is None else np.broadcast_shapes(cells.shape, mass.shape)) == 1:
             return held_out.thresholds(levels, cells, mass)
 

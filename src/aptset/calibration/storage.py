@@ -27,10 +27,10 @@ from aptset.conformal.scheme import FoldSizes, LinearBound, Promises, Scheme
 from aptset.conformal.thresholds import Thresholds
 from aptset.core import store
 from aptset.core.groupings import MOST_INDICATORS
-from aptset.core.groups import KINDS, Groups, flat_groups, full_groups
+from aptset.core.groups import EVERYONE, KINDS, Groups, Overlap
 from aptset.core.randomization import Randomization
 from aptset.scores import Score
-from aptset.scores.stored import check_counted_classes, describe_score, find_score
+from aptset.scores.conformity import check_counted_classes, describe_score, find_score
 
 STORE = store.Store(SCHEMAS, "kind of calibration")
 
@@ -139,6 +139,37 @@ def read_common(
     return Common(score, classes, groups, int(facts["key"]), chance)
 
 
+def flat_groups(groups: Groups) -> dict[str, Any]:
+    """Return groups as lists and texts; a combination of groups that overlap as a text of 0 and 1."""
+    fields: dict[str, Any] = {"kind": groups.kind, "names": list(groups.names)}
+    if groups.bands is not None:
+        fields["bands"] = list(groups.bands)
+    if groups.rows is not None:
+        labels = [label for _, label in groups.names[: groups.n_by_label]]
+        fields |= {"names": list(range(len(groups.names))), "rows": list(groups.rows), "labels": labels}
+    if groups.overlap is not None:
+        every, frame, is_flag = groups.overlap
+        fields["names"] = ["".join("01"[name in cell] for name in every) for cell in map(set, groups.names)]
+        fields |= {"groups": list(every), "frame": None if frame is None else list(frame), "is_flag": list(is_flag)}
+    return fields
+
+
+def full_groups(stored: dict[str, Any]) -> Groups:
+    """Return the groups that were flattened."""
+    kind, names, bands = stored["kind"], stored["names"], stored.get("bands")
+    if "rows" in stored:
+        cells = tuple((row, label) for row in stored["rows"] for label in stored["labels"])
+        return Groups(kind, cells, tuple(stored["bands"]), rows=tuple(stored["rows"]))
+    if "groups" not in stored:
+        return Groups(kind, tuple(names), None if bands is None else tuple(bands))
+    every, frame = tuple(stored["groups"]), stored["frame"]
+    cells = tuple(tuple(name for name, flag in zip(every, text, strict=True) if flag == "1") for text in names)
+    overlap = Overlap(every, None if frame is None else tuple(frame), tuple(stored["is_flag"]))
+    return Groups(kind, cells, overlap=overlap)
+
+
+_ONE_GROUP = flat_groups(EVERYONE)  # as most calibrations have it: there is nothing to check
+
 # Kinds of cells whose names are known.
 _OWN_NAMES: dict[str, tuple[str, Callable[[list[Any], NDArray[Any]], bool]]] = {
     "all": ("its one group must be all", lambda names, _: names == ["all"]),
@@ -151,6 +182,8 @@ _OWN_NAMES: dict[str, tuple[str, Callable[[list[Any], NDArray[Any]], bool]]] = {
 
 def check_stored_groups(path: str | Path, stored: store.Facts, classes: NDArray[Any]) -> Groups:
     """Return the groups; the names of those of labels must be the classes, one group must be called "all"."""
+    if stored == _ONE_GROUP:
+        return EVERYONE
     kind, names = stored.get("kind"), stored.get("names")
     is_list = isinstance(names, list) and len(names) > 0
     if not isinstance(kind, str) or kind not in KINDS or stored.keys() != KINDS[kind].stored or not is_list:
@@ -241,7 +274,7 @@ def describe_scheme(scheme: Scheme) -> dict[str, Any]:
         if type(plain) is kind:
             values = {field.name: getattr(plain, field.name) for field in dataclasses.fields(plain)}
             settings = {key: value.item() if isinstance(value, np.generic) else value for key, value in values.items()}
-            kept = {key: value for key, value in settings.items() if store.is_storable(value)}  # all but a splitter
+            kept = {key: one for key, one in settings.items() if not store.unstorable([one])}  # all but a splitter
             return {"name": name, "settings": kept, "caveat": scheme.caveat}
     raise TypeError(
         f"calibration must be one of the library's to be saved; got {scheme!r}. Pickle keeps an object of your own, "
@@ -262,7 +295,7 @@ def find_scheme(path: str | Path, stored: store.Facts, objects: Mapping[str, Any
         scheme: Scheme = CALIBRATIONS[name](**settings, **(objects or {}))
     except TypeError as error:
         raise store.unknown_kind(path, f"setting of its scheme {name!r}", error) from error
-    if not all(map(store.is_storable, settings.values())) or (scheme.caveat and not objects):
+    if store.unstorable(settings.values()) or (scheme.caveat and not objects):
         raise store.damaged(path, "the settings of its scheme must be texts, numbers, booleans or null")
     if objects:
         return scheme

@@ -18,7 +18,6 @@ import numpy as np
 from aptset.calibration.acceptance_rows import CONFIDENCES, OWN, By, Reading
 from aptset.calibration.acceptance_threshold import ALL, AcceptanceThreshold, Level
 from aptset.calibration.storage import chance_facts
-from aptset.calibration.stored_fields import are_words
 from aptset.core import store
 from aptset.core.groups import EVERYONE, Groups
 from aptset.core.labels import hashable
@@ -32,7 +31,7 @@ _READING = {
     "by": store.Field(str, "its rows must go by guess, by group or by none", lambda by: by in get_args(By)),
     "names": store.Field(list, "its groups must have names", lambda names: len(names) > 0),
     "normalize": store.Field(bool),
-    "key": store.Field(str, "its key must be a number of 64 bits", store.is_word),
+    "key": store.Field(str, "its key must be a number of 64 bits", store.are_words),
     "u": store.Field(
         str, "its u must come from content, ids or the caller", lambda u: u in ("content", "ids", "given")
     ),
@@ -75,7 +74,9 @@ def _level_rules(facts: store.Facts, tensors: store.Tensors) -> store.Rules:
     }
 
 
-_PARTS = store.Field(list, "its parts must be numbers of 64 bits", lambda words: len(words) > 0 and are_words(words))
+_PARTS = store.Field(
+    list, "its parts must be numbers of 64 bits", lambda words: len(words) > 0 and store.are_words(*words)
+)
 _ASSURANCE = store.Field(float, "its assurance must be in (0, 1)", lambda value: 0 < value < 1)
 SCHEMAS = {
     "acceptance": store.Schema(

@@ -25,11 +25,11 @@ from aptset.conformal.measure import FoldScores, Measure, clustered_folds
 from aptset.conformal.thresholds import Thresholds
 from aptset.core import store
 from aptset.core.groups import Groups
+from aptset.core.levels import rank_at
 from aptset.core.row_groups import CLUSTER
-from aptset.kernels.counting import rank_at
 from aptset.kernels.formula import Floats
 from aptset.scores import Gridded
-from aptset.scores.stored import is_score
+from aptset.scores.conformity import is_score
 
 THRESHOLDS, GRID = "thresholds", "grid"
 _FARTHEST = 2**62
@@ -133,10 +133,8 @@ def clusters_from(path: str | Path, stored: store.Facts, tensors: store.Tensors,
     return Measure(folds, groups, clusters=Clusters(stored["noun"], stored["votes"], unit, stored["column"]))
 
 
-def _are_clusters(stored: Any) -> bool:
+def _are_clusters(stored: store.Facts) -> bool:
     """Tell whether clusters are stored as a noun, whether they are votes, and a column of X."""
-    if stored is None:
-        return True
     has_fields = stored.keys() == {"noun", "votes", "column"} and isinstance(stored["votes"], bool)
     has_noun = has_fields and isinstance(stored["noun"], str) and 0 < len(stored["noun"]) <= _LONGEST_NOUN
     return has_noun and isinstance(stored["column"], str | None)
@@ -281,28 +279,19 @@ def _grid_rules(facts: store.Facts, tensors: store.Tensors) -> store.Rules:
     }
 
 
-def are_words(texts: list[Any]) -> bool:
-    """Tell whether all of a list are whole numbers of 64 bits."""
-    return all(map(store.is_word, texts))
-
-
 def n_below(most: int) -> store.Field:
     """Return the field of the number of calibration rows."""
     return store.Field(int, f"its n must be from 1 to 2^{most.bit_length() - 1}", lambda n: 0 < n < most)
-
-
-def _has_list(stored: store.Facts, name: str) -> bool:
-    return isinstance(stored.get(name), list)
 
 
 # What calibrations and classifiers have in common.
 COMMON = {
     "score": store.Field(dict, "its score has no name or no settings", is_score),
     "classes": store.Field(
-        dict, "its classes must be a list of at least 2 labels", lambda stored: _has_list(stored, "values")
+        dict, "its classes must be a list of at least 2 labels", lambda stored: isinstance(stored.get("values"), list)
     ),
-    "groups": store.Field(dict, "its groups must have names", lambda stored: _has_list(stored, "names")),
-    "key": store.Field(str, "its key must be a whole number below 2^64", store.is_word),
+    "groups": store.Field(dict, "its groups must have names", lambda stored: isinstance(stored.get("names"), list)),
+    "key": store.Field(str, "its key must be a whole number below 2^64", store.are_words),
     "randomized": store.Field(bool),
     "u": store.Field(
         str, "its u must come from content, ids or the caller", lambda u: u in ("content", "ids", "given")
@@ -326,12 +315,14 @@ _OF_CALIBRATION = {
     "parts": store.Field(
         list,
         "its parts must be distinct whole numbers below 2^64",
-        lambda parts: are_words(parts) and len(set(parts)) == len(parts),
+        lambda parts: store.are_words(*parts) and len(set(parts)) == len(parts),
     ),
 }
 _OF_ONE_MODEL = {
     **_OF_CALIBRATION,
-    "first_rows": store.Field(list, "its first rows must be whole numbers below 2^64", are_words),
+    "first_rows": store.Field(
+        list, "its first rows must be whole numbers below 2^64", lambda rows: store.are_words(*rows)
+    ),
 }
 SCORES = {
     "scores": store.Tensor("F64", ("scores",)),
@@ -366,7 +357,9 @@ SCHEMAS = {
         {
             **_OF_CALIBRATION,
             **_SCORES,
-            "folds": store.Field(dict, "its folds must have names", lambda stored: _has_list(stored, "values")),
+            "folds": store.Field(
+                dict, "its folds must have names", lambda stored: isinstance(stored.get("values"), list)
+            ),
             "scheme": store.Field(dict),
         },
         SCORES,

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from aptset import PredictionSets
 from aptset.calibration.device_rows import MOST_ROWS, DeviceRows, ScoresThere
 from aptset.conformal.aggregation import by_label_thresholds, thresholds_of
 from aptset.conformal.thresholds import Thresholds
@@ -22,7 +23,6 @@ from aptset.core.randomization import fingerprint_step
 from aptset.kernels.engines.interface import Calibrated
 from aptset.kernels.rows import LabelScores
 from aptset.kernels.tensors import Tensor, TensorRows
-from aptset.sets import PredictionSets
 
 
 @dataclass(frozen=True, eq=False, repr=False)

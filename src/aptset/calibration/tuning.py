@@ -20,9 +20,9 @@ from aptset.calibration.request import NAME, scores_of_labels
 from aptset.core import validate
 from aptset.core.groupings import LabelBands, Overlapping
 from aptset.core.labels import Coded
+from aptset.core.levels import rank_at, size_needed
 from aptset.core.matrix import check_rows
 from aptset.core.row_groups import Membership, plural
-from aptset.kernels.counting import rank_at, size_needed
 from aptset.kernels.formula import Formula
 from aptset.kernels.membership import masks
 from aptset.kernels.rows import Rows, label_scores

@@ -16,8 +16,28 @@ from aptset.calibration.storage import STORE, described, load_calibration, score
 from aptset.core.store import stored_kind
 
 
-def check_one_model(path: Path, calibration: Any) -> Any:
-    """Return a calibration that files can be asked with: a file holds what one model says."""
+def imported_score(name: Any) -> Any:
+    """Return the score at module:object, which the user named; a plain name, or a score, as it is."""
+    if not isinstance(name, str) or ":" not in name:
+        return name
+    beside_the_user()
+    return score_of_user("--conformity", name)
+
+
+def load_artefact(path: Path, trust: tuple[str, ...]) -> Calibration:
+    """Read an artefact, or what a run calibrated: of one model, since a file holds what one model says.
+
+    Its score may come from modules that the user trusts.
+    """
+    if trust:
+        beside_the_user()
+    try:
+        calibration = load_run(path, trust)[0].calibration_ if path.is_dir() else load_calibration(path, trust=trust)
+    except ValueError as error:
+        if stored_kind(path) in ("acceptance", "acceptance_threshold"):
+            way_out = "pass it to `aptset accept`."
+            raise ValueError(f"{path} was made by `aptset calibrate --accept`, for decisions: {way_out}") from error
+        raise
     if hasattr(calibration, "folds"):
         way_out = (
             "Make one with `aptset run --calibration split`."
@@ -28,39 +48,14 @@ def check_one_model(path: Path, calibration: Any) -> Any:
             f"{path} must hold the calibration of one model for this command; it holds {len(calibration.folds)} folds, "
             f"each with a model of its own. {way_out}"
         )
-    return calibration
-
-
-def imported_score(name: Any) -> Any:
-    """Return the score at module:object, which the user named; a plain name, or a score, as it is."""
-    if not isinstance(name, str) or ":" not in name:
-        return name
-    beside_the_user()
-    return score_of_user("--conformity", name)
-
-
-def load_artefact(path: Path, trust: tuple[str, ...]) -> Calibration:
-    """Read an artefact, or what a run calibrated; its score may come from modules that the user trusts."""
-    if trust:
-        beside_the_user()
-    if path.is_dir():
-        made: Calibration = check_one_model(path, load_run(path, trust)[0].calibration_)
-        return made
-    try:
-        calibration: Calibration = check_one_model(path, load_calibration(path, trust=trust))
-    except ValueError as error:
-        if stored_kind(path) in ("acceptance", "acceptance_threshold"):
-            way_out = "pass it to `aptset accept`."
-            raise ValueError(f"{path} was made by `aptset calibrate --accept`, for decisions: {way_out}") from error
-        raise
-    return calibration
+    of_one_model: Calibration = calibration
+    return of_one_model
 
 
 def classes_of(path: Path, trust: tuple[str, ...]) -> list[Any]:
     """Return the classes of an artefact, or of what a run trained, on however many folds."""
     if not path.is_dir():
         return list(load_calibration(path, trust=trust).classes.tolist())
-
     return list(load_run(path, trust)[0].classes_.tolist())
 
 

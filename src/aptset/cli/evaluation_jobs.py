@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from aptset import Evaluation
-from aptset.arrow.formats import TableFile, check_row_count
+from aptset.arrow.formats import UNREADABLE, TableFile, check_row_count
 from aptset.arrow.sources import as_texts, filled_numbers
 from aptset.cli.files import about_skipped, check_some_labelled, lacks
+from aptset.cli.options import counting
 from aptset.core.labels import plain_label
 from aptset.core.levels import check_level, shown_alpha
-from aptset.core.runner import counting
 from aptset.core.validate import warn_caller
 from aptset.metrics.evaluate import Codes, RunningSums
 
@@ -99,7 +99,7 @@ def outcomes_of(
     With ``skipped`` rows without a label are left out, and their numbers are put there.
     """
     rows, n_skipped, path = 0, 0, file.path
-    with file.errors():
+    try:
         said = file.rows  # a quote that does not close is named before anything else
         if said is None:
             raise lacks(path, "an ending: .parquet, .csv or .arrow", [])
@@ -110,7 +110,7 @@ def outcomes_of(
         for name in columns:
             if names.count(name) != 1:
                 raise lacks(path, f"exactly one column {name!r}", names, [name])
-        with counting(said, "rows", progress) as count:
+        with counting(said, progress) as count:
             for batch in file.batches(list(dict.fromkeys(name for name in columns if name in own)), coded=True):
                 for name, column in file.key_columns(batch.num_rows).items():
                     batch = batch.append_column(name, column)
@@ -129,6 +129,8 @@ def outcomes_of(
                 rows += batch.num_rows
                 count(batch.num_rows)
         check_row_count(path, rows + n_skipped, rows + n_skipped if said is None else said)
+    except UNREADABLE as error:
+        file.refuse(error)
 
 
 def _codes(column: pa.Array) -> Codes:

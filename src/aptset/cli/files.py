@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from aptset.arrow.formats import (
     BATCH_ROWS,
+    UNREADABLE,
     TableFile,
     check_row_count,
     check_rows_present,
@@ -26,7 +26,7 @@ from aptset.arrow.formats import (
     of_even_length,
 )
 from aptset.arrow.formats.arrays import ArrayFile
-from aptset.arrow.sources import as_coded_texts, as_numbers, as_texts
+from aptset.arrow.sources import as_coded_texts, as_matrix, as_texts
 from aptset.core.labels import Coded
 
 OnRows = Callable[[int], None]  # who counts rows that are done
@@ -109,7 +109,7 @@ class ProbabilityFile:
     def batches(self, may_be_empty: bool = False) -> Iterator[Batch]:
         """Yield all rows in order, in pieces of whole blocks: what a set depends on never spans two of them."""
         file, step, start = self.file, in_whole_blocks(self.batch_rows), 0
-        with file.errors():
+        try:
             if isinstance(file, ArrayFile):
                 pieces = self._pieces_of_arrays(file, step)
             else:
@@ -126,6 +126,8 @@ class ProbabilityFile:
                     weights = None if weight is None else check_weights(file.path, weight, named[weight], start)
                     yield Batch(start, matrix, labels, by, ids, weights, own, clusters)
                     start += len(matrix)
+        except UNREADABLE as error:
+            file.refuse(error)
         check_row_count(file.path, start, start if file.rows is None else file.rows)
         if not may_be_empty:
             check_rows_present(file.path, start)
@@ -134,9 +136,9 @@ class ProbabilityFile:
         """Return some rows of a table, with one column of probabilities for each class."""
         own = dict(zip(batch.schema.names, batch.columns, strict=True))
         keys = self.file.key_columns(batch.num_rows) if self.file.keys else {}
-        columns = [as_numbers(own.pop(name)) for name in self._probability_columns]
+        matrix = as_matrix([own.pop(name) for name in self._probability_columns])
         labels = None if self.label is None else as_coded_texts((keys | own)[self.label])
-        return np.column_stack(columns), labels, own, keys
+        return matrix, labels, own, keys
 
     def _pieces_of_arrays(self, file: ArrayFile, step: int) -> Iterator[_Piece]:
         """Yield rows of a matrix; labels, ids, groups and weights stand beside it."""
@@ -196,8 +198,10 @@ class ProbabilityFile:
             columns = [name for name in own if name in set(self.known)]
             what = "a column of probabilities for each class"
         else:
-            with self.file.errors():
+            try:
                 kinds = zip(own, self.file.schema.types, strict=True)
+            except UNREADABLE as error:
+                self.file.refuse(error)
             tests = (pa.types.is_floating, pa.types.is_integer, *([pa.types.is_null] if is_empty else []))
             columns = [name for name, kind in kinds if any(test(kind) for test in tests)]
             what = "at least 2 columns of numbers (or pass --prefix)"
@@ -258,20 +262,15 @@ def check_weights(path: Path, column: str, values: Any, start: int) -> Any:
     return weights
 
 
-@contextmanager
-def shifted_rows(path: Path, start: int, numbers: Sequence[int] | None = None) -> Iterator[None]:
-    """Name the file, and count rows from its beginning instead of the batch's, which may have ``numbers`` only."""
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        places = dict(enumerate(numbers or ()))
+def in_file(error: Exception, path: Path, start: int = 0, numbers: Sequence[int] | None = None) -> ValueError:
+    """Return an error that names the file, and counts rows from its beginning instead of the batch's.
 
-        def shifted(match: re.Match[str]) -> str:
-            return f"row {places.get(int(match[1]), int(match[1])) + start}"
-
-        text = re.sub(r"\brow (\d+)", shifted, str(error))
-        text = text.replace("normalize=True", "--normalize").replace("logits=True", "--logits")
-        raise ValueError(f"{path}: {text}") from error
+    The rows of the batch may be those of some ``numbers`` only.
+    """
+    places = dict(enumerate(numbers or ()))
+    text = re.sub(r"\brow (\d+)", lambda row: f"row {places.get(int(row[1]), int(row[1])) + start}", str(error))
+    text = text.replace("normalize=True", "--normalize").replace("logits=True", "--logits")
+    return ValueError(f"{path}: {text}")
 
 
 def check_some_labelled(path: Path, n_labelled: int, n_rows: int) -> None:

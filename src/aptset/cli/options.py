@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
@@ -316,6 +318,18 @@ def show(content: dict[str, Any], text: str, quiet: bool, as_json: bool, err: bo
         click.echo(json.dumps(content, allow_nan=False), err=err)
     elif not quiet:
         click.echo("\n".join(map(printable, text.splitlines())), err=err)
+
+
+def counting(total: int | None, enabled: bool) -> AbstractContextManager[Callable[[int], None]]:
+    """Give a function that counts rows as done, and draws a bar where somebody looks."""
+    is_seen = "ipykernel" in sys.modules
+    with suppress(AttributeError, ValueError):  # some programs have no standard error, and others close it
+        is_seen = is_seen or sys.stderr.isatty()
+    if not (enabled and is_seen):
+        return nullcontext(lambda rows: None)
+    from aptset.core.runner import counting as with_bar  # with joblib, which takes long to load
+
+    return with_bar(total, "rows", enabled)
 
 
 _AS_OPTIONS = {

@@ -34,6 +34,7 @@ from aptset.cli.options import (
     TRUST,
     WEIGHTS,
     assurance_of,
+    counting,
     given,
     is_given,
     labels_in_groups,
@@ -80,7 +81,6 @@ def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **
     from aptset.cli.inputs import label_settings
     from aptset.cli.probability_jobs import calibrate_files
     from aptset.core.files import check_other_files
-    from aptset.core.runner import counting
 
     check_other_files([Path(out)], [*options["probs"], label])
     sources, one = sources_of(options, label, quiet)
@@ -88,7 +88,7 @@ def calibrate(label: str, out: str, accept: bool, quiet: bool, as_json: bool, **
     settings = {name: options[name] for name in ("normalize", "allow_empty")} | {"conformity": conformity}
     settings |= {"randomized": not options["deterministic"], "random_state": options["seed"]}
     settings["skipped"] = skipped = list[int]() if options["skip_unlabelled"] else None
-    with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
+    with counting(one and one.file.rows, one is not None and not quiet) as counter:
         counted = Counted(counter)
         calibration = calibrate_files(sources, counted, bands or labels_in_groups(options["groups"]), **settings)
     with target_of(out) as target:
@@ -134,7 +134,6 @@ def _calibrate_acceptance(label: str, out: str, quiet: bool, as_json: bool, opti
     """Write an artefact for `accept`."""
     from aptset.cli.probability_jobs import learn_files
     from aptset.core.files import check_other_files
-    from aptset.core.runner import counting
 
     for option in given(("conformity", "bands", "counts", "weights", "deterministic")):
         raise click.UsageError(f"{option} cannot be given with --accept, which uses neither scores nor weights.")
@@ -147,7 +146,7 @@ def _calibrate_acceptance(label: str, out: str, quiet: bool, as_json: bool, opti
         )
     check_other_files([Path(out)], [*options["probs"], label])
     sources, one = sources_of(options, label, quiet)
-    with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
+    with counting(one and one.file.rows, one is not None and not quiet) as counter:
         skipped = list[int]() if options["skip_unlabelled"] else None
         rule = learn_files(sources, counter, skipped, normalize=options["normalize"], random_state=options["seed"])
     with target_of(out) as target:
@@ -204,7 +203,6 @@ def accept(
     from aptset.cli.probability_jobs import in_words as decided_in_words
     from aptset.cli.raw_rows import accept_rows
     from aptset.core.files import check_other_files
-    from aptset.core.runner import counting
 
     artefact, error = artefact_of(calibration), errors_of(errors)
     refuse_other_options(artefact.is_dir(), label=label, **options)
@@ -218,7 +216,7 @@ def accept(
         else:
             rule = load_rule(artefact)
             sources, one = sources_of(options, label, quiet)
-            with counting(one and one.file.rows, "rows", one is not None and not quiet) as counter:
+            with counting(one and one.file.rows, one is not None and not quiet) as counter:
                 done = accept_files(sources, rule, error, assurance, target, counter, options["normalize"])
     show({**done, "out": out}, decided_in_words(done, out), quiet, as_json, err=out == "-")
 
@@ -261,7 +259,6 @@ def predict(
     """
     from aptset.cli.probability_jobs import maker_of, predict_parts, write_sets
     from aptset.core.files import check_other_files
-    from aptset.core.runner import counting
 
     artefact, names, u = artefact_of(calibration), options["probs"], options["u"]
     refuse_other_options(artefact.is_dir(), label=label, **options)
@@ -284,7 +281,7 @@ def predict(
         check_other_files([target], [*names, label, calibration])
         file = open_file(names[0], TableOptions(options["sep"], options["encoding"], quiet, artefact))
         maker = maker_of(*asked, assurance_of(options), options)
-        with counting(file.rows, "rows", not quiet) as on_rows:
+        with counting(file.rows, not quiet) as on_rows:
             done = write_sets(maker, file, target, on_rows, options["same_dialect"])
     show({**done, "out": out}, in_words(done, out), quiet, as_json, err=out == "-")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,12 @@ from aptset import Acceptance, Calibration, Confidence, PredictionSets, calibrat
 from aptset.arrow.formats import TableFile
 from aptset.calibration.calibrate import CalibrationPieces
 from aptset.cli.artefacts import digest_of, imported_score, load_artefact
-from aptset.cli.files import Batch, OnRows, ProbabilityFile, check_some_labelled, shifted_rows
+from aptset.cli.files import Batch, OnRows, ProbabilityFile, check_some_labelled, in_file
 from aptset.cli.inputs import TableOptions, parts_of, source_of
 from aptset.cli.writing import CONFIDENCE, SetsWriter, types_of, write_decisions
+from aptset.core.files import atomic_path
 from aptset.core.labels import Coded
 from aptset.core.levels import Level, check_alphas, check_level
-from aptset.core.runner import versions
 
 
 def calibrate_files(
@@ -42,8 +43,10 @@ def calibrate_files(
     for source, batch, classes in labelled_batches(sources, None, skipped):
         of_rows = {"groups": grouped(batch.groups, by_labels), "ids": batch.ids, "weights": batch.weights}
         of_rows |= {"clusters": named(batch.clusters, source.cluster), "classes": classes, "logits": source.logits}
-        with shifted_rows(source.path, batch.start, batch.numbers):
+        try:
             pieces.add(batch.probabilities, batch.labels, **of_rows)
+        except (ValueError, TypeError) as error:
+            raise in_file(error, source.path, batch.start, batch.numbers) from error
         on_rows(len(batch.probabilities))
     return pieces.calibration()
 
@@ -173,9 +176,11 @@ class MatrixSets:
         for batch in source.batches(may_be_empty=True):
             of_rows: dict[str, Any] = {"groups": batch.groups, "ids": batch.ids, "weights": batch.weights, **asked}
             of_rows["first_row"] = batch.start if batch.ids is None else 0  # copies are numbered through all rows
-            with shifted_rows(source.file.path, batch.start):
+            try:
                 sets: Any = self._calibration.predict_set(batch.probabilities, self._levels, **of_rows)
                 sure = self._calibration.confidence(batch.probabilities, **of_rows) if self.confidence else None
+            except (ValueError, TypeError) as error:
+                raise in_file(error, source.file.path, batch.start) from error
             yield batch.others, sets, sure
 
 
@@ -223,7 +228,8 @@ def write_sets(
     source = maker.source(file)
     types = {} if is_part or out.suffix.lower() == ".csv" else types_of(file)
     form = (types, file.dialect if same_dialect else None, CONFIDENCE if maker.confidence else ())
-    with SetsWriter.to(out, source.other_columns, maker.classes, maker.alphas, *form) as writer:
+    writer = SetsWriter(out, source.other_columns, maker.classes, maker.alphas, *form)
+    with atomic_path(out) as writer.target, closing(writer):
         for piece in maker.pieces(source) if file.rows != 0 else [_nothing(maker, source)]:
             on_rows(writer.write(*piece))
     return writer.done()
@@ -254,6 +260,7 @@ def predict_parts(
     """Write the sets of every part to a folder, and go on where an earlier run was stopped."""
     from aptset.cli.manifest import write_parts
     from aptset.cli.stores import location_of
+    from aptset.core.runner import versions  # with what runs many jobs, which one file does not need
 
     parts = parts_of(options["probs"], TableOptions(options["sep"], options["encoding"], quiet))
     maker = maker_of(artefact, alphas, label, assurance, options)
@@ -286,8 +293,10 @@ def learn_files(
     rows, of_rows, classes, logits = all_rows(labelled_batches(sources, None, skipped), on_rows)
     labels = of_rows.pop("labels")
     of_rows.pop("weights")
-    with shifted_rows(Path("the files"), 0):
+    try:
         return learn_acceptance(np.concatenate(rows), labels, classes=classes, logits=logits, **of_rows, **settings)
+    except (ValueError, TypeError) as error:
+        raise in_file(error, Path("the files")) from error
 
 
 def accept_files(
@@ -315,8 +324,10 @@ def accept_files(
             logits = source.logits
             on_rows(len(batch.probabilities))
     matrix = np.concatenate(matrices) if matrices else np.empty((0, len(names)))
-    with shifted_rows(Path("the files"), 0):
+    try:
         act, promise = _decided(rule, matrix, error, assurance, groups or None, ids or None, logits)
+    except (ValueError, TypeError) as failure:
+        raise in_file(failure, Path("the files")) from failure
     guess = [names[column] for column in matrix.argmax(axis=1).tolist()]
     others = pa.concat_tables(tables, promote_options="default")
     columns = dict(zip(others.column_names, others.columns, strict=True))

@@ -18,7 +18,8 @@ from aptset.arrow.formats import BATCH_ROWS, TableFile, check_row_count, check_r
 from aptset.arrow.sources import as_texts
 from aptset.cli.artefacts import beside_the_user, load_run
 from aptset.cli.columns import Plan
-from aptset.cli.files import about_skipped, check_distinct_columns, check_some_labelled, lacks, shifted_rows
+from aptset.cli.files import about_skipped, check_distinct_columns, check_some_labelled, in_file, lacks
+from aptset.cli.options import counting
 from aptset.cli.probability_jobs import Piece, errors_by_name, levels_of, write_sets
 from aptset.cli.stores import new_folder
 from aptset.cli.tables import (
@@ -32,7 +33,6 @@ from aptset.cli.tables import (
 from aptset.cli.writing import columns_of_decisions, write_decisions
 from aptset.core.labels import as_objects
 from aptset.core.randomization import all_at_once
-from aptset.core.runner import counting
 from aptset.estimator.fitted import SetsOfPieces
 from aptset.estimator.storage import check_table, load_folder
 
@@ -108,9 +108,11 @@ class NewTable:
     def _rows_of(self, written: pa.Table, typed: pa.Table, start: int) -> NewRows:
         written, typed = self._with_keys(written), self._with_keys(typed, self.plan.plain_numbers)
         check_number_columns(self.file.path, typed, self.plan.plain_numbers)
-        with shifted_rows(self.file.path, start):
+        try:
             features = self.plan.frame(typed)
             check_finite_features(features)
+        except (ValueError, TypeError) as error:
+            raise in_file(error, self.file.path, start) from error
         names = (self.groups, self.row_id)
         by, ids = (None if name is None else as_objects(as_texts(written[name])) for name in names)
         others = {name: written[name].combine_chunks() for name in self.file.names}
@@ -214,7 +216,7 @@ def with_sets(
     made = RowSets(folder, [alpha], options, None)
     check_has_labels(file, label)
     path = new_folder() / f"{file.path.stem}.parquet"
-    with counting(file.rows, "rows", progress) as on_rows:
+    with counting(file.rows, progress) as on_rows:
         write_sets(made, file, path, on_rows, is_part=True)
     return table_file(path)
 

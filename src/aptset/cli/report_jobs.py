@@ -18,14 +18,13 @@ from aptset.cli.artefacts import imported_score
 from aptset.cli.demo import demo_classifier
 from aptset.cli.files import ProbabilityFile, about_skipped, lacks
 from aptset.cli.models import make_model, takes_raw_columns
-from aptset.cli.options import way_of_dates
+from aptset.cli.options import counting, way_of_dates
 from aptset.cli.probability_jobs import all_rows, check_weights_wanted, labelled_batches, named
 from aptset.cli.raw_rows import check_some_known, labelled_rows
 from aptset.cli.table_jobs import Settings, TableResult, run_table, warn_of_clusters
 from aptset.cli.tables import ColumnChoice, TableRows, labels_among, model_for, read_rows, times_of
 from aptset.core.files import atomic_path, check_other_files
 from aptset.core.labels import as_objects
-from aptset.core.runner import counting
 from aptset.core.validate import need_jinja
 from aptset.estimator.fitting import fresh
 from aptset.metrics.evaluation import about_new_labels
@@ -98,7 +97,7 @@ def report_probabilities(
     called, total = (options["probs"][0], None) if one is None else (one.path.name, one.file.rows)
     checked = (check_weights_wanted(source, calibration) for source in sources)
     skipped = list[int]() if options["skip_unlabelled"] else None
-    with counting(total, "rows", of_page["progress"]) as on_rows:
+    with counting(total, of_page["progress"]) as on_rows:
         batches = labelled_batches(checked, [str(name) for name in classes], skipped, may_be_unknown=True)
         matrices, of_rows, _, logits = all_rows(batches, on_rows)
     truth = labels_among(of_rows.pop("labels"), classes)

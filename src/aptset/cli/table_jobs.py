@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -253,10 +253,8 @@ class TableResult:
         verdict = {} if test is None else {"verdict": test.sentence(), "state": test.state}
         promise = {"promise": promise_of(self.classifier), "p_value": test and test.p_value, "target": self.target}
         # Each takes its place when all are written: a full disk leaves the results of an earlier run as they were.
-        with (
-            SetsWriter.to(folder / WRITTEN[0], list(others), names, alphas) as writer,
-            atomic_path(folder / WRITTEN[1]) as evaluation,
-        ):
+        path, writer = folder / WRITTEN[0], SetsWriter(folder / WRITTEN[0], list(others), names, alphas)
+        with atomic_path(path) as writer.target, closing(writer), atomic_path(folder / WRITTEN[1]) as evaluation:
             writer.write(others, self.sets)
             writer.close()
             evaluation.write_bytes(as_json(evaluations_as_json(self.evaluations, **promise, **verdict)))

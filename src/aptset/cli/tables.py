@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 from aptset.arrow.formats import TableFile
 from aptset.arrow.sources import as_texts
 from aptset.cli.columns import Plan, Writing, is_missing, plan_columns
-from aptset.cli.files import about_skipped, check_distinct_columns, check_some_labelled, lacks, shifted_rows
+from aptset.cli.files import about_skipped, check_distinct_columns, check_some_labelled, in_file, lacks
 from aptset.cli.models import takes_raw_columns
 from aptset.core.dates import Times, dates_of, read_times
 from aptset.core.groups import is_grouping
@@ -184,11 +184,14 @@ def read_rows(
         check_target(path, target, texts)
     rows = np.array([row for row, text in enumerate(texts) if text is not None], dtype=np.intp)
     check_some_labelled(path, len(rows), len(texts))
-    with shifted_rows(path, 0):
+    try:
         features = plan.frame(table).iloc[rows]
         check_finite_features(features)
+    except (ValueError, TypeError) as error:
+        raise in_file(error, path) from error
     by = as_objects(as_texts(file.table((str(groups),))[groups]))[rows] if is_column else None
-    kind = None if file.is_text else _value_type(table[target].type)
+    kind = None if file.is_text else table[target].type
+    kind = kind.value_type if kind is not None and pa.types.is_dictionary(kind) else kind
     labels = typed_labels([str(texts[row]) for row in rows.tolist()], kind)
     members = None
     if cluster is not None:
@@ -198,10 +201,6 @@ def read_rows(
     warn_alike(path, target, labels)
     warn_copies(path, target, plan, features, labels)
     return TableRows(plan, features, labels, by, rows, remarks, members)
-
-
-def _value_type(kind: Any) -> Any:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 _NAMES_OF_CLUSTERS = re.compile(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,11 +16,11 @@ import pyarrow.parquet as pq
 
 from aptset import Confidence, Evaluation
 from aptset.arrow.formats import Dialect, TableFile
-from aptset.arrow.predicting import columns_of_sets, names_of_sets
-from aptset.arrow.sources import as_numbers, as_texts, of_texts
+from aptset.arrow.sources import as_texts, columns_of_sets, names_of_sets, of_texts
 from aptset.core.files import as_utf8, atomic_path, atomic_write
 
 CONFIDENCE = Confidence._fields
+_BETWEEN_LABELS = of_texts(["|"])[0]  # a plain text, or pa.scalar, would load pandas
 
 
 def columns_of_confidence(rows: Confidence) -> dict[str, pa.Array]:
@@ -35,7 +34,7 @@ class SetsWriter:
     """Writes sets batch by batch to parquet or CSV.
 
     Labels of parquet keep their type. ``types`` are those that columns of texts have in parquet, which knows types;
-    ``dialect`` is how a CSV is written.
+    ``dialect`` is how a CSV is written. Rows go to ``target``, which may be a file that is to become the wanted one.
     """
 
     def __init__(
@@ -55,42 +54,31 @@ class SetsWriter:
         self._path, self._types, self._dialect = path, types or {}, dialect
         is_typed = not self._is_csv and not any(isinstance(label, str) for label in classes)
         self._classes = pa.array(list(classes)) if is_typed else of_texts(texts)
-        self._temporary, self._writer = path, cast(Any, None)
+        self.target, self._writer = path, cast(Any, None)
         self._alphas, self._rows, self._labels, self._empty = alphas, 0, 0, 0
-
-    @classmethod
-    @contextmanager
-    def to(cls, path: Path, *settings: Any) -> Iterator[SetsWriter]:
-        """Give a writer for a file, which takes its place when all went well."""
-        writer = cls(path, *settings)
-        with atomic_path(path) as writer._temporary:
-            try:
-                yield writer
-            finally:
-                writer.close()
 
     def write(self, others: dict[str, pa.Array], sets: Sequence[Any], more: Confidence | None = None) -> int:
         """Write some rows: the columns that travel along, for each level the size and labels of each set, and more."""
-        if self._is_csv:
-            check_flat_columns(self._path, pa.schema([(name, column.type) for name, column in others.items()]))
-        else:
+        if not self._is_csv:
             others = {name: in_type(column, self._types.get(name)) for name, column in others.items()}
         made = columns_of_sets(sets, self.names, self._classes)
         if self._is_csv:
-            made |= {labels: _joined(made[labels]) for _, labels in self.names}
+            made |= {labels: pc.binary_join(made[labels], _BETWEEN_LABELS) for _, labels in self.names}
         columns = {**others, **made, **({} if more is None else columns_of_confidence(more))}
         table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
         if self._writer is None:
+            if self._is_csv:
+                check_flat_columns(self._path, table.schema)
             if self._is_csv and self._dialect is not None:
-                self._writer = LinesWriter(self._temporary, list(columns), self._dialect)
+                self._writer = LinesWriter(self.target, list(columns), self._dialect)
             else:
                 kind = pa_csv.CSVWriter if self._is_csv else pq.ParquetWriter
-                self._writer = kind(as_utf8(self._temporary), table.schema)
+                self._writer = kind(as_utf8(self.target), table.schema)
         self._writer.write_table(table)
-        sizes = as_numbers(made[self.names[0][0]])
-        self._rows, self._labels = self._rows + len(sizes), self._labels + int(sizes.sum())
-        self._empty += int((sizes == 0).sum())
-        return len(sizes)
+        pointers = sets[0].indptr
+        self._rows, self._labels = self._rows + table.num_rows, self._labels + int(pointers[-1])
+        self._empty += int((pointers[1:] == pointers[:-1]).sum())
+        return int(table.num_rows)
 
     def done(self) -> dict[str, Any]:
         """Return what was written: rows, and at the first level the mean size and how many sets are empty."""
@@ -103,11 +91,6 @@ class SetsWriter:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-
-
-def _joined(lists: Any) -> Any:
-    """Return lists of labels as texts."""
-    return pa.array(["|".join(row) for row in lists.to_pylist()], pa.string())
 
 
 class LinesWriter:
@@ -240,7 +223,9 @@ def write_decisions(path: Path, columns: dict[str, Any], made: dict[str, Any], c
     if is_csv:
         check_flat_columns(path, table.select(list(columns)).schema)
         if "set" in made:
-            table = table.set_column(table.schema.get_field_index("set"), "set", _joined(made["set"]))
+            table = table.set_column(
+                table.schema.get_field_index("set"), "set", pc.binary_join(made["set"], _BETWEEN_LABELS)
+            )
     with atomic_path(path) as temporary:
         writer = pa_csv.write_csv if is_csv else pq.write_table
         writer(table, as_utf8(temporary))

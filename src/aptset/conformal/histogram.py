@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from aptset.conformal.importance import Whole
 from aptset.conformal.thresholds import Thresholds, refuse_without_scores
 from aptset.core.groups import Groups, Ids
-from aptset.core.levels import CellLevel, Level
-from aptset.kernels.counting import rank_at
+from aptset.core.levels import CellLevel, Level, rank_at
 from aptset.kernels.formula import Floats
 from aptset.kernels.p_value_rounding import by_counts
 from aptset.kernels.rows import Rows, first_bad_row

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, final
@@ -16,7 +17,7 @@ from aptset.conformal.clusters import Clusters, check_one_fold_each, count_clust
 from aptset.conformal.importance import Scale, Whole
 from aptset.conformal.thresholds import Thresholds
 from aptset.core.groups import EVERYONE, Groups, Ids
-from aptset.core.levels import Level
+from aptset.core.levels import Level, ranks_of
 from aptset.core.matrix import check_rows
 from aptset.kernels.blocks import converted
 from aptset.kernels.counting import Calibrated, add_counts, index_of, p_values_of_rows
@@ -134,7 +135,9 @@ class FoldScores:
             return float("inf")
         if self._elsewhere is not None:
             return self._elsewhere.of_rank(rank)
-        if self._is_sorted or self._n_selected >= _MOST_SELECTED * (len(self.offsets) - 1):
+        if self._is_sorted:
+            return float(self._scores[start + rank - 1])
+        if self._n_selected >= _MOST_SELECTED * (len(self.offsets) - 1):
             return float(self.scores[start + rank - 1])
         self._n_selected += 1
         return of_rank(self._scores[start:stop], rank)
@@ -352,15 +355,14 @@ class Measure(Thresholds):
 
     def pooled(self) -> FoldScores:
         """Return the scores of all folds as if they were one."""
-        if len(self.folds) == 1:
-            return self.folds[0]
         cell = np.concatenate([fold.cell_of_score for fold in self.folds])
         return FoldScores.sort(np.concatenate([fold.unsorted for fold in self.folds]), cell, self.groups)
 
     def find_by_cell(self, level: Level) -> Floats:
         """Work out the k-th smallest score of each cell; infinite if k exceeds n, and for a cell never seen."""
-        self.check_offers("threshold")
-        if self.overlapping is not None:
+        if self.has_weights:
+            self.check_offers("threshold")
+        if self.groups.overlap is not None and self.overlapping is not None:
             numbers = np.arange(len(self.groups.names), dtype=np.int32)
             return np.append(self.overlapping.thresholds(numbers, self._plain(level)), np.inf)
         if self.clusters is not None and self.is_weighted:
@@ -369,8 +371,10 @@ class Measure(Thresholds):
             assert mass is not None
             of_cells = self.by_alpha(level, cells, partial(self._of_mass, cells=cells, mass=mass))
             return np.append(of_cells[:, 0], np.inf)
-        pooled = self.pooled()
-        *ranks, _ = self.ranks(level)
+        if not isinstance(level, Fraction):
+            self.check_level_offered(level)
+        pooled = self.folds[0] if len(self.folds) == 1 else self.pooled()
+        *ranks, _ = ranks_of(level, self.groups, self.sizes.tolist())
         return np.array([*(pooled.of_rank(cell, rank) for cell, rank in enumerate(ranks)), np.inf])
 
     def p_values(self, rows: Rows, ids: Ids | None, mass: Whole | None) -> tuple[Floats, int]:

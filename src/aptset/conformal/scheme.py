@@ -14,9 +14,8 @@ from aptset.conformal.clusters import count_clusters
 from aptset.conformal.measure import Fold
 from aptset.conformal.thresholds import Thresholds, refuse_assurance
 from aptset.core.groups import EVERYONE, Groups, Ids
-from aptset.core.levels import CellLevel, Level
+from aptset.core.levels import CellLevel, Level, rank_at
 from aptset.core.validate import warn_caller
-from aptset.kernels.counting import rank_at
 from aptset.kernels.rowhash import Words
 
 

@@ -202,7 +202,7 @@ class Thresholds(ABC):
     @cached_property
     def overlapping(self) -> ConditionalQuantile | None:
         """The scores by combinations of groups, where groups overlap."""
-        if not self.groups.overlaps:
+        if self.groups.overlap is None:
             return None
         return ConditionalQuantile(self.groups, self.folds[0].scores, self.folds[0].offsets)
 
@@ -216,7 +216,7 @@ class Thresholds(ABC):
         """Whether calibration rows have masses of their own."""
         return bool(self.folds) and self.folds[0].weights is not None
 
-    @property
+    @cached_property
     def has_weights(self) -> bool:
         """Whether importance weights were given: promises are about weights that are right, and no rank is known."""
         return self.is_weighted and self.clusters is None
@@ -231,7 +231,7 @@ class Thresholds(ABC):
         """The cluster of each score, fold by fold."""
         return np.concatenate([fold.clusters for fold in self.folds])
 
-    @cached_property
+    @property
     def factors(self) -> Floats | None:
         """What columns of probabilities are multiplied by; None: nothing."""
         return self.ratios if self.corrects else None
@@ -276,11 +276,11 @@ class Thresholds(ABC):
         if mass is not None and self.clusters is None:
             of_mass = partial(self._of_mass, cells=cells, mass=mass)
             return np.array([self.by_alpha(level, cells, of_mass) for level in levels])
+        if cells is ONE_CELL and len(levels) == 1:  # the usual case: one row must not wait for anything else
+            return self.by_cell(levels[0])[None, None, :1].copy()
         if self.overlapping is not None:
             numbers = cells[:, 0]
             return np.array([self.overlapping.thresholds(numbers, self._plain(level)) for level in levels])[:, :, None]
-        if cells is ONE_CELL and len(levels) == 1:  # the usual case: one row must not wait for anything else
-            return self.by_cell(levels[0])[None, None, :1].copy()
         return np.array([*map(self.by_cell, levels)])[:, cells]
 
     def _of_mass(self, alpha: Fraction, cells: NDArray[Any], mass: Whole) -> Floats:
@@ -349,22 +349,13 @@ class Thresholds(ABC):
             importance.warn_of_weights(self, sizes, ids, levels, mass)
         elif levels:
             counted = "samples" if self.clusters is None else self.counted
-            warn_if_too_few(sizes, levels, self.groups, inner, self.n_filled, counted)
+            warn_if_too_few(sizes, levels, self.groups, self.size_of_group, inner, counted)
         return ids, mass
 
     @property
     def counted(self) -> str:
         """What sizes count, in words."""
         return "samples" if self.clusters is None else self.clusters.nouns
-
-    @cached_property
-    def n_filled(self) -> int:
-        """Number of cells that have calibration rows."""
-        return int(np.count_nonzero(self.sizes))
-
-    def index(self, ids: Ids | None) -> NDArray[np.integer[Any]]:
-        """Return the cell of every label of every row, as :meth:`Groups.index` does."""
-        return ONE_CELL if self.groups.is_one else self.groups.index(ids)
 
     def resolve_groups(self, values: Any, n_rows: int) -> tuple[Ids | None, dict[Any, int]]:
         """Return the group of each new row, and the number of calibration rows of each group that they can be in."""

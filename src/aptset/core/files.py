@@ -16,25 +16,21 @@ from pathlib import Path
 from typing import BinaryIO
 
 
-def check_exists(path: Path) -> Path:
-    """Refuse an input that is no file: a name that is not there, a folder, a pipe, a device, a circle of links."""
+def check_exists(path: Path, way_out: str = "Pass - and redirect it to standard input.") -> Path:
+    """Refuse an input that is no file: a name that is not there, a folder, a pipe, a device, a circle of links.
+
+    ``way_out`` is that of pipes and devices, which would block, or could not be mapped.
+    """
     as_utf8(path)
     if path.is_file():
         return path
     if path.is_dir():
         raise IsADirectoryError(f"{path} must be a file; it is a folder. Name a file in it.")
     if path.exists():
-        raise OSError(f"{path} must be a file; it is a pipe or a device. Pass - and redirect it to standard input.")
+        raise OSError(f"{path} must be a file; it is a pipe or a device. {way_out}")
     if path.is_symlink():
         raise FileNotFoundError(f"{path} must be a file; it is a link to nothing, or to itself.")
     raise FileNotFoundError(f"{path} must be a file; there is none of that name.")
-
-
-def check_plain_file(path: Path) -> Path:
-    """Refuse what would block or could not be mapped, before it is opened."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise OSError(f"{path} must be a file; it is a pipe or a device. Copy its content to a file first.")
-    return check_exists(path)
 
 
 def check_target_file(path: Path) -> Path:

@@ -125,7 +125,8 @@ class Groups:
     @cached_property
     def is_one(self) -> bool:
         """Whether there is one cell, for all labels of all rows."""
-        return not self.by_row and not self.by_label
+        kind = KINDS[self.kind]
+        return not (kind.by_row or kind.by_label)
 
     @cached_property
     def by_row(self) -> bool:
@@ -285,35 +286,6 @@ def _shown(keys: Sequence[Any]) -> str:
     """Show the first few names, each once."""
     names = list(dict.fromkeys(keys))
     return f"[{', '.join(map(repr, names[:6]))}{', ...' if len(names) > 6 else ''}]"
-
-
-def flat_groups(groups: Groups) -> dict[str, Any]:
-    """Return groups as lists and texts; a combination of groups that overlap as a text of 0 and 1."""
-    fields: dict[str, Any] = {"kind": groups.kind, "names": list(groups.names)}
-    if groups.bands is not None:
-        fields["bands"] = list(groups.bands)
-    if groups.rows is not None:
-        labels = [label for _, label in groups.names[: groups.n_by_label]]
-        fields |= {"names": list(range(len(groups.names))), "rows": list(groups.rows), "labels": labels}
-    if groups.overlap is not None:
-        every, frame, is_flag = groups.overlap
-        fields["names"] = ["".join("01"[name in cell] for name in every) for cell in map(set, groups.names)]
-        fields |= {"groups": list(every), "frame": None if frame is None else list(frame), "is_flag": list(is_flag)}
-    return fields
-
-
-def full_groups(stored: dict[str, Any]) -> Groups:
-    """Return the groups that were flattened."""
-    kind, names, bands = stored["kind"], stored["names"], stored.get("bands")
-    if "rows" in stored:
-        cells = tuple((row, label) for row in stored["rows"] for label in stored["labels"])
-        return Groups(kind, cells, tuple(stored["bands"]), rows=tuple(stored["rows"]))
-    if "groups" not in stored:
-        return Groups(kind, tuple(names), None if bands is None else tuple(bands))
-    every, frame = tuple(stored["groups"]), stored["frame"]
-    cells = tuple(tuple(name for name, flag in zip(every, text, strict=True) if flag == "1") for text in names)
-    overlap = Overlap(every, None if frame is None else tuple(frame), tuple(stored["is_flag"]))
-    return Groups(kind, cells, overlap=overlap)
 
 
 def some_of_each(values: Iterable[Any]) -> Iterable[Any]:

@@ -1,5 +1,7 @@
 """Levels: one alpha, or one for each cell; on average over calibrations, or with assurance for the one at hand.
 
+The rank of the threshold at a level, and the number of rows that a level needs, are exact.
+
 A level goes the way of an alpha through every face and every maker of thresholds. A plain alpha is a ``Fraction``;
 whatever says more is a :class:`CellLevel`, whose ranks are worked out cell by cell.
 
@@ -14,6 +16,8 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
+from math import ceil
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,7 +26,86 @@ from aptset.core import validate
 from aptset.core.groups import KINDS, Groups
 from aptset.core.labels import hashable, plain_value
 from aptset.core.validate import warn_caller
-from aptset.kernels.counting import rank_at, size_needed
+
+
+def rank_at(n: int, alpha: Fraction, risk: Fraction | None = None) -> int:
+    """Return ceil((1 - alpha)(n + 1)): which smallest score of n is the threshold; above n, every label is in.
+
+    With a ``risk`` it is the least k with P(Bin(n, 1 - alpha) >= k) <= risk: of independent calibrations a share of at
+    most ``risk`` covers less than 1 - alpha of new rows (Vovk 2012, "Conditional validity of inductive conformal
+    predictors").
+    """
+    return ceil((1 - alpha) * (n + 1)) if risk is None else n + 1 - _misses_within(n, alpha, risk)
+
+
+@lru_cache(maxsize=1024)
+def size_needed(alpha: Fraction, risk: Fraction | None = None) -> int:
+    """Return the smallest n whose rank at ``alpha`` is at most n; with a ``risk``, with (1 - alpha)^n <= it."""
+    if risk is None:
+        return ceil((1 - alpha) / alpha)
+    with localcontext(prec=60 + alpha.denominator.bit_length()):
+        steps = _decimal(risk).ln() / _decimal(1 - alpha).ln()
+        nearest = int(steps.to_integral_value())
+        if abs(steps - nearest) > Decimal(10) ** -30 or nearest > risk.denominator.bit_length():
+            return ceil(steps)
+    return nearest if (1 - alpha) ** nearest <= risk else nearest + 1  # a power that is the risk itself, perhaps
+
+
+_EXACT_ROWS = 500  # up to here all terms are whole numbers; beyond, their first bits decide wherever rounding cannot
+
+
+@lru_cache(maxsize=2**14)
+def _misses_within(n: int, alpha: Fraction, risk: Fraction) -> int:
+    """Return how many m from 0 upward have P(Bin(n, alpha) <= m) <= risk; the rank is n + 1 minus that."""
+    if n > _EXACT_ROWS:
+        decided = _misses_by_first_bits(n, alpha, risk)
+        if decided is not None:
+            return decided
+    missed, covered = alpha.numerator, alpha.denominator - alpha.numerator
+    term, most, below = covered**n, risk.numerator * alpha.denominator**n, 0
+    for misses in range(n + 1):
+        below += term * risk.denominator
+        if below > most:
+            return misses
+        term = term * (n - misses) * missed // ((misses + 1) * covered)  # which leaves no remainder
+    raise AssertionError("all probabilities together are 1, and no risk is as large")
+
+
+def _misses_by_first_bits(n: int, alpha: Fraction, risk: Fraction) -> int | None:
+    """Return the same from terms that are rounded down; None where their rounding might decide.
+
+    Terms count in units of the largest one times 2^-bits. A step away from it multiplies by at most 1 and rounds once,
+    so that all terms together are too small by less than the square of their number; those that were rounded to 0, and
+    left out, are smaller still.
+    """
+    missed, covered = alpha.numerator, alpha.denominator - alpha.numerator
+    bits = 200 + risk.denominator.bit_length() + n.bit_length()
+    mode = min(n, (n + 1) * missed // (missed + covered))
+    downward, upward = [1 << bits], list[int]()
+    for misses in range(mode, 0, -1):
+        downward.append(downward[-1] * misses * covered // ((n - misses + 1) * missed))
+        if not downward[-1]:
+            break
+    term = downward[0]
+    for misses in range(mode, n):
+        term = term * (n - misses) * missed // ((misses + 1) * covered)
+        upward.append(term)
+        if not term:
+            break
+    first, terms = mode + 1 - len(downward), [*reversed(downward), *upward]
+    total, error = sum(terms), 4 * len(terms) ** 2
+    below, (part, whole) = 0, risk.as_integer_ratio()
+    for misses, term in enumerate(terms, start=first):
+        below += term
+        if below * whole > part * (total + error):
+            return misses
+        if (below + error) * whole > part * total:
+            return None
+    return None
+
+
+def _decimal(value: Fraction) -> Decimal:
+    return Decimal(value.numerator) / Decimal(value.denominator)
 
 
 @dataclass(frozen=True)
@@ -73,7 +156,7 @@ def _risk(confidence: Fraction, n_groups: int) -> Fraction:
     if n_groups <= 1:
         return 1 - confidence
     with localcontext(prec=80):
-        root = ((Decimal(confidence.numerator) / Decimal(confidence.denominator)).ln() / n_groups).exp()
+        root = (_decimal(confidence).ln() / n_groups).exp()
         above = Fraction(root * (1 + Decimal(10) ** -60))
     exact = Fraction(root).limit_denominator(confidence.denominator)
     is_exact = n_groups <= confidence.denominator.bit_length() and exact**n_groups == confidence
@@ -149,7 +232,7 @@ def strictest(levels: Sequence[Level]) -> Fraction:
 def ranks_of(level: Level, groups: Groups, sizes: Sequence[int]) -> list[int]:
     """Return the rank of the threshold of each cell, and last of one never seen: above n, every label is in."""
     if isinstance(level, Fraction):
-        return [rank_at(n, level) for n in [*sizes, 0]]
+        return [*(rank_at(n, level) for n in sizes), 1]
     return level.ranks(groups, sizes)
 
 
@@ -215,24 +298,27 @@ def check_alphas(alpha: Any, assurance: Any = None) -> tuple[list[Level], bool]:
     return [check_level(alpha, assurance)], False
 
 
+NO_CELLS: Mapping[Any, int] = MappingProxyType({})
+
+
 def warn_if_too_few(
     sizes: Mapping[Any, int],
     alphas: Sequence[Level],
     groups: Groups,
+    every: Mapping[Any, int] = NO_CELLS,
     levels: Sequence[Level] | None = None,
-    n_filled: int = 1,
     counted: str = "samples",
 ) -> None:
     """Say once that sets hold every label because their calibration samples, or those of some groups, are too few.
 
-    ``sizes`` are those of the cells that the new rows can be in. ``levels`` are the input levels at which calibration
-    runs, where they are not the levels that were asked for; ``n_filled`` is the number of cells that have rows,
-    and ``counted`` is what sizes count.
+    ``sizes`` are those of the cells that the new rows can be in, and ``every`` those of all cells. ``levels`` are the
+    input levels at which calibration runs, where they are not the levels that were asked for; ``counted`` is what sizes
+    count.
     """
     plain = [level for level in alphas if type(level) is Fraction]
     if levels is None and len(plain) == len(alphas) and min(sizes.values(), default=0) >= size_needed(min(plain)):
         return  # the short way of small calls
-    needed = _needed(sizes, levels or alphas, groups, n_filled)
+    needed = _needed(sizes, levels or alphas, groups, every)
     short = {name: n for name, n in sizes.items() if n < needed[name]}
     if not short:
         return
@@ -257,14 +343,16 @@ def _readable(n: int) -> str:
     return str(n) if n < 10**15 else f"{Decimal(n):.3g}"
 
 
-def _needed(sizes: Mapping[Any, int], levels: Sequence[Level], groups: Groups, n_filled: int) -> dict[Any, int]:
+def _needed(
+    sizes: Mapping[Any, int], levels: Sequence[Level], groups: Groups, every: Mapping[Any, int]
+) -> dict[Any, int]:
     """Return how many rows each cell needs for the strictest of the levels."""
     plain = [level for level in levels if isinstance(level, Fraction)]
     needed = dict.fromkeys(sizes, size_needed(min(plain)) if plain else 0)
     for level in levels:
         if isinstance(level, Fraction):
             continue
-        risk = None if level.assurance is None else level.assurance.risk(n_filled)
+        risk = None if level.assurance is None else level.assurance.risk(sum(n > 0 for n in every.values()))
         of_cells = dict(zip(groups.names, level.alphas(groups), strict=False))
         for name, n in needed.items():
             needed[name] = max(n, size_needed(of_cells.get(name, level.strictest), risk))

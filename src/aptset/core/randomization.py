@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -237,11 +236,6 @@ class Randomization:
         """Return the chance of a calibration that was passed these."""
         check_one_of_two(u, ids)
         return cls("given" if u is not None else "ids" if ids is not None else "content", randomized)
-
-    @cached_property
-    def is_plain(self) -> bool:
-        """Whether new rows have their u from their content, if nothing comes with them, and nothing is to be said."""
-        return self.source != "given" and self.randomized and self.copies < MANY_COPIES
 
     def with_copies(self, n_copies: float, n_rows: int) -> Randomization:
         """Return the same, knowing how many of the rows are copies."""

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from fractions import Fraction
-from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.core.files import atomic_path, check_plain_file
+from aptset.core.files import atomic_path, check_exists
 from aptset.core.labels import as_objects
 
 FORMAT = 1
@@ -71,7 +70,7 @@ _NUMBERS = (int, int | float, int | None)
 
 
 class Field(NamedTuple):
-    """A fact: the types of JSON that it may have, and a rule, in words and as a function."""
+    """A fact: the types of JSON that it may have, and a rule, in words and as a function of what is not null."""
 
     kind: Any
     rule: str = ""
@@ -129,7 +128,7 @@ class Store(NamedTuple):
         from safetensors import SafetensorError, safe_open
 
         place = where or path
-        check_plain_file(Path(path))
+        check_exists(Path(path), "Copy its content to a file first.")
         try:
             with safe_open(Path(path), framework="np") as file:
                 metadata = file.metadata() or {}
@@ -183,8 +182,9 @@ class Store(NamedTuple):
         if unknown:  # what this version does not know may change what the rest means
             why = f"its metadata says {unknown[0][:40]!r}, which this version does not understand"
             raise damaged(path, why, self.remedy)
-        rules: Rules = {field.rule: partial(field.holds, facts[name]) for name, field in fields.items() if field.rule}
-        require(path, rules, self.remedy)
+        for name, field in fields.items():
+            if field.rule and facts[name] is not None and not field.holds(facts[name]):
+                raise damaged(path, field.rule, self.remedy)
         return facts
 
     def _parsed(self, path: str | Path, text: str) -> Any:
@@ -192,23 +192,31 @@ class Store(NamedTuple):
         if len(text) > LONGEST_TEXT:
             raise damaged(path, f"its metadata is longer than {LONGEST_TEXT} characters", self.remedy)
         depth = deepest = 0
-        brackets = re.findall(r"[\[\]{}]", _STRINGS.sub("", text))
+        bare = _STRINGS.sub("", text)
+        brackets = re.findall(r"[\[\]{}]", bare)
         for bracket in brackets[: 2 * self.brackets + 1]:
             depth += 1 if bracket in "[{" else -1
             deepest = max(deepest, depth)
         if len(brackets) > 2 * self.brackets or deepest > _DEEPEST:
             raise damaged(path, "its metadata is nested deeper than that of an artefact", self.remedy)
         try:
-            return json.loads(text, object_pairs_hook=_without_twins)
+            content = json.loads(text)
+            if _count_keys(content) != bare.count(":"):
+                raise ValueError("a key twice")
         except (ValueError, RecursionError) as error:
             raise damaged(path, "its metadata is not JSON", self.remedy) from error
+        return content
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> Facts:
-    facts = dict(pairs)
-    if len(facts) != len(pairs):
-        raise ValueError("a key twice")
-    return facts
+def _count_keys(content: Any) -> int:
+    """Return how many keys all objects of JSON have together, one inside another."""
+    n_keys, values = 0, [content]
+    while values:
+        value = values.pop()
+        n_keys += len(value) if isinstance(value, dict) else 0
+        parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        values += [part for part in parts if isinstance(part, dict | list)]
+    return n_keys
 
 
 def stored_kind(path: str | Path) -> str | None:
@@ -260,9 +268,12 @@ def digest(text: str, tensors: Tensors) -> NDArray[np.uint8]:
     return np.frombuffer(content.digest(), dtype=np.uint8)
 
 
-def is_word(text: Any) -> bool:
-    """Tell whether a text is a whole number of 64 bits, written in the one way."""
-    return isinstance(text, str) and re.fullmatch("0|[1-9][0-9]{0,19}", text) is not None and int(text) < 2**64
+def are_words(*texts: Any) -> bool:
+    """Tell whether all texts are whole numbers of 64 bits, written in the one way."""
+    return all(
+        isinstance(text, str) and re.fullmatch("0|[1-9][0-9]{0,19}", text) is not None and int(text) < 2**64
+        for text in texts
+    )
 
 
 def stored_fraction(text: Any) -> Fraction:
@@ -303,17 +314,23 @@ ORIGIN = {
 }
 
 
-def is_storable(value: Any) -> bool:
-    """Tell whether a label or a group can go into an artefact and come back: half a character of UTF-16 cannot."""
-    if isinstance(value, str):
-        return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
-    return value is None or isinstance(value, bool | int) or (isinstance(value, float) and value == value)
+def unstorable(values: Iterable[Any]) -> list[Any]:
+    """Return the labels, groups and settings that cannot go into an artefact and come back.
+
+    A text with half a character of UTF-16 cannot, nor can a float that is no number.
+    """
+    return [
+        value
+        for value in values
+        if not (value is None or isinstance(value, bool | int) or (isinstance(value, float) and value == value))
+        and not (isinstance(value, str) and (value.isascii() or not re.search("[\ud800-\udfff]", value)))
+    ]
 
 
 def storable_value(value: Any) -> Any:
     """Return a label, a group or a setting as JSON takes it."""
     value = value.item() if isinstance(value, np.generic) else value
-    if is_storable(value):
+    if not unstorable([value]):
         return value
     raise TypeError(
         f"labels, groups and folds must be texts, numbers, booleans or None to be saved; got {value!r}. Pass texts "
@@ -343,9 +360,8 @@ def check_stored_labels(path: str | Path, stored: Any, what: str) -> NDArray[Any
 
 def check_stored_values(path: str | Path, values: list[Any], what: str) -> None:
     """Refuse values that no label or group is, and values that are there twice (1, 1.0 and true are the same)."""
-    for value in values:
-        if not is_storable(value):
-            raise damaged(path, f"its {what} must be texts, numbers, booleans or null; got {str(value)[:60]!r}")
+    for value in unstorable(values):
+        raise damaged(path, f"its {what} must be texts, numbers, booleans or null; got {str(value)[:60]!r}")
     if len(set(values)) != len(values):
         raise damaged(path, f"its {what} must be distinct")
 

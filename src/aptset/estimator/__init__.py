@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from aptset.core.files import check_plain_file
+from aptset.core.files import check_exists
 from aptset.core.store import stored_kind
 
 
@@ -44,7 +44,7 @@ def load(path: str | Path, *, scores: Mapping[str, Any] | None = None, trust: Co
         from aptset.estimator.storage import load_folder  # with scikit-learn, which a calibration does not need
 
         return load_folder(Path(path), scores, trust)[0]
-    check_plain_file(Path(path))
+    check_exists(Path(path), "Copy its content to a file first.")
     if stored_kind(path) in ("acceptance", "acceptance_threshold"):
         from aptset.calibration.acceptance import load_acceptance
 

@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from aptset.core.dates import dates_of
 from aptset.core.labels import TRUTH
 from aptset.core.row_seeds import is_missing
-from aptset.core.store import is_storable
+from aptset.core.store import unstorable
 from aptset.core.tables import Backend, is_table, iterate_columns, library_of, names_of_columns
 
 # What the libraries of frames call one and the same type.
@@ -215,8 +215,7 @@ def _column_of(X: Any, name: Any, kind: str) -> ColumnOfFit:
     values = X[name]
     if kind == "category":
         categories = values.cat.categories.tolist()
-        plain = all(is_storable(value) for value in categories)
-        return ColumnOfFit(name, kind, categories if plain else None, bool(values.cat.ordered))
+        return ColumnOfFit(name, kind, None if unstorable(categories) else categories, bool(values.cat.ordered))
     if kind == "object":
         present = values.dropna()
         is_text = len(present) > 0 and all(isinstance(value, str) for value in present)

@@ -18,7 +18,6 @@ from sklearn.utils.validation import _num_samples
 from aptset import AcceptanceThreshold, Calibration, CrossCalibration, PredictionSets
 from aptset.calibration.formulas import Confidence, confidence_of
 from aptset.calibration.request import PlacedRows
-from aptset.calibration.request import sets_of as prediction_sets
 from aptset.conformal.aggregation import Tally, chunks, on_mean_grid
 from aptset.conformal.clusters import promise_about
 from aptset.conformal.importance import check_weights, effective_in_words
@@ -297,7 +296,8 @@ class Fitted:
         held_out, ids, classes, mass = self.held_out, samples.ids, self.rule.classes, samples.mass
         if isinstance(said, Rows):
             return PlacedRows(held_out, said, ids, mass, OF_ESTIMATOR).sets(levels, classes, allow_empty)
-        return prediction_sets(said.sets(held_out, ids, levels, allow_empty, mass), classes)
+        chosen = said.sets(held_out, ids, levels, allow_empty, mass)
+        return [PredictionSets.trusted(*of_level, classes) for of_level in chosen]
 
     def p_values_of(self, samples: Samples, said: Rows | Tally) -> Floats:
         """Return the p-values of samples that the models were asked about."""
@@ -375,8 +375,8 @@ class SetsOfPieces:
             check_ids(np.concatenate(self._seeds), self.rows, least_distinct=0.05, fewest=100)
         if not self._fitted.promises.is_weighted:  # of weights, pieces have told
             held_out = self._fitted.held_out
-            counted = (held_out.n_filled, held_out.counted)
-            warn_if_too_few(self._met, self._alphas, held_out.groups, self._levels, *counted)
+            sizes = held_out.size_of_group
+            warn_if_too_few(self._met, self._alphas, held_out.groups, sizes, self._levels, held_out.counted)
 
 
 def mean_probabilities(models: list[Any], X: Any, classes: NDArray[Any]) -> NDArray[np.generic]:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _check_method_params
 
 from aptset import Adaptive, CVPlus, JackknifePlus, PredictionSets, Split
-from aptset.calibration.request import sets_of
 from aptset.calibration.tuning import Tuning, choose
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.aggregation import Tally
@@ -381,4 +380,4 @@ def fit_and_predict(
     fitted = Fitted(rule, training.join(folds), [], fit_times=times(n_folds, road))
     samples = fitted.placed(*new)
     sets = tally.sets(fitted.held_out, samples.ids, levels, allow_empty, samples.mass)
-    return fitted, sets_of(sets, classes)
+    return fitted, [PredictionSets.trusted(*chosen, classes) for chosen in sets]

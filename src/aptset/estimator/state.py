@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from sklearn.neighbors import KNeighborsClassifier
 
 from aptset import Gridded, LabelBands, Ordered, Prevalence, Tempered
-from aptset.calibration.storage import chance_facts, find_scheme
+from aptset.calibration.storage import chance_facts, find_scheme, flat_groups, full_groups
 from aptset.calibration.stored_fields import cluster_facts, clusters_from, score_tensors, scores_from
 from aptset.conformal import CALIBRATIONS
 from aptset.conformal.scheme import Scheme, is_full
-from aptset.core.groups import Groups, flat_groups, full_groups, groups_labels, is_pair
+from aptset.core.groups import Groups, groups_labels, is_pair
 from aptset.core.labels import columns_of
 from aptset.core.levels import Assurance, check_assurance, check_level
 from aptset.core.randomization import Randomization
@@ -28,7 +28,7 @@ from aptset.estimator.leave_one_out import LeaveOneOut, LeftOut, formulas
 from aptset.estimator.models import LabelledModel, Member, check_full_model
 from aptset.scores import SCORES as SCORES_BY_NAME
 from aptset.scores import Score
-from aptset.scores.stored import describe_score, find_score
+from aptset.scores.conformity import describe_score, find_score
 
 STATE = "state of aptset"  # where a pickle or a skops file keeps it, instead of objects of ours
 
@@ -61,7 +61,10 @@ def flatten(fitted: Fitted) -> dict[str, Any]:
         **flat_features(rule.columns),
         "n_members": n_members,
         "models": [model.model if isinstance(model, LabelledModel) else model for model in models],
-        "labels": [_columns_of_model(model, rule.classes) for model in models],
+        "labels": [  # which of the classes a model's numbers stand for; None if it knows the labels themselves
+            columns_of(model.labels, rule.classes).tolist() if isinstance(model, LabelledModel) else None
+            for model in models
+        ],
     }
 
 
@@ -156,11 +159,6 @@ def _is_full_model(whole: Any, n_rows: int, n_classes: int, n_cells: int) -> boo
         and np.asarray(whole.seeds).dtype == np.uint64
         and (u is None or (np.asarray(u).shape == (n_rows,) and np.asarray(u).dtype == np.float64))
     )
-
-
-def _columns_of_model(model: Any, classes: NDArray[Any]) -> list[int] | None:
-    """Return which of the classes a model's numbers stand for; None if it knows the labels themselves."""
-    return columns_of(model.labels, classes).tolist() if isinstance(model, LabelledModel) else None
 
 
 def flat_setting(setting: Any) -> Any:

@@ -44,10 +44,10 @@ from aptset.core.store import (
     Tensors,
     check_stored_labels,
     damaged,
-    is_storable,
     storable_labels,
     storable_value,
     unknown_kind,
+    unstorable,
     write,
 )
 from aptset.estimator.columns import are_stored_features
@@ -92,9 +92,9 @@ def _is_file(stored: Facts) -> bool:
     return isinstance(name, str) and re.fullmatch(rf"models-[0-9a-f]{{{_DIGITS}}}\.skops", name) is not None
 
 
-def _are_two_counts(stored: Any) -> bool:
-    are_counts = stored is None or all(isinstance(count, int) and count >= 0 for count in stored)
-    return are_counts and (stored is None or (len(stored) == 2 and stored[0] <= stored[1]))
+def _are_two_counts(stored: list[Any]) -> bool:
+    are_counts = all(isinstance(count, int) and count >= 0 for count in stored)
+    return are_counts and len(stored) == 2 and stored[0] <= stored[1]
 
 
 STORE = Store(
@@ -190,10 +190,10 @@ def _check_saveable(settings: dict[str, Any]) -> None:
         if name == "groups" and (groups_labels(value) or is_pair(value)):  # labels are among the groups
             value = value[0] if is_pair(value) else None
         if name == "alpha" and isinstance(value, Mapping):
-            value = next((part for part in value if not is_storable(part)), None)
+            value = next(iter(unstorable(value)), None)
         if name == "assurance":
             continue
-        if not is_storable(value.item() if isinstance(value, np.generic) else value):
+        if unstorable([value.item() if isinstance(value, np.generic) else value]):
             raise TypeError(
                 f"{name} must be a text, a number, a boolean or None to be saved; got {value!r}. "
                 + ("Pass the groups to fit and predict_set instead." if name == "groups" else "Set it after load.")

@@ -1,10 +1,7 @@
-"""Exact conformal ranks, and how many calibration scores lie below a score."""
+"""How many calibration scores lie below a score, and what p-values that makes."""
 
-from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache
 from itertools import pairwise
-from math import ceil
 from typing import Any
 
 import numpy as np
@@ -22,88 +19,7 @@ from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import Rows, first_bad_row
 
 __all__ = ["NO_INDEX", "Calibrated", "Index", "add_counts", "count_below", "index_of", "lower", "p_values_of"]
-__all__ += ["p_values_of_rows", "rank_at", "size_needed"]
-
-
-def rank_at(n: int, alpha: Fraction, risk: Fraction | None = None) -> int:
-    """Return ceil((1 - alpha)(n + 1)): which smallest score of n is the threshold; above n, every label is in.
-
-    With a ``risk`` it is the least k with P(Bin(n, 1 - alpha) >= k) <= risk: of independent calibrations a share of at
-    most ``risk`` covers less than 1 - alpha of new rows (Vovk 2012, "Conditional validity of inductive conformal
-    predictors").
-    """
-    return ceil((1 - alpha) * (n + 1)) if risk is None else n + 1 - _misses_within(n, alpha, risk)
-
-
-@lru_cache(maxsize=1024)
-def size_needed(alpha: Fraction, risk: Fraction | None = None) -> int:
-    """Return the smallest n whose rank at ``alpha`` is at most n; with a ``risk``, with (1 - alpha)^n <= it."""
-    if risk is None:
-        return ceil((1 - alpha) / alpha)
-    with localcontext(prec=60 + alpha.denominator.bit_length()):
-        steps = _decimal(risk).ln() / _decimal(1 - alpha).ln()
-        nearest = int(steps.to_integral_value())
-        if abs(steps - nearest) > Decimal(10) ** -30 or nearest > risk.denominator.bit_length():
-            return ceil(steps)
-    return nearest if (1 - alpha) ** nearest <= risk else nearest + 1  # a power that is the risk itself, perhaps
-
-
-_EXACT_ROWS = 500  # up to here all terms are whole numbers; beyond, their first bits decide wherever rounding cannot
-
-
-@lru_cache(maxsize=2**14)
-def _misses_within(n: int, alpha: Fraction, risk: Fraction) -> int:
-    """Return how many m from 0 upward have P(Bin(n, alpha) <= m) <= risk; the rank is n + 1 minus that."""
-    if n > _EXACT_ROWS:
-        decided = _misses_by_first_bits(n, alpha, risk)
-        if decided is not None:
-            return decided
-    missed, covered = alpha.numerator, alpha.denominator - alpha.numerator
-    term, most, below = covered**n, risk.numerator * alpha.denominator**n, 0
-    for misses in range(n + 1):
-        below += term * risk.denominator
-        if below > most:
-            return misses
-        term = term * (n - misses) * missed // ((misses + 1) * covered)  # which leaves no remainder
-    raise AssertionError("all probabilities together are 1, and no risk is as large")
-
-
-def _misses_by_first_bits(n: int, alpha: Fraction, risk: Fraction) -> int | None:
-    """Return the same from terms that are rounded down; None where their rounding might decide.
-
-    Terms count in units of the largest one times 2^-bits. A step away from it multiplies by at most 1 and rounds once,
-    so that all terms together are too small by less than the square of their number; those that were rounded to 0, and
-    left out, are smaller still.
-    """
-    missed, covered = alpha.numerator, alpha.denominator - alpha.numerator
-    bits = 200 + risk.denominator.bit_length() + n.bit_length()
-    mode = min(n, (n + 1) * missed // (missed + covered))
-    downward, upward = [1 << bits], list[int]()
-    for misses in range(mode, 0, -1):
-        downward.append(downward[-1] * misses * covered // ((n - misses + 1) * missed))
-        if not downward[-1]:
-            break
-    term = downward[0]
-    for misses in range(mode, n):
-        term = term * (n - misses) * missed // ((misses + 1) * covered)
-        upward.append(term)
-        if not term:
-            break
-    first, terms = mode + 1 - len(downward), [*reversed(downward), *upward]
-    total, error = sum(terms), 4 * len(terms) ** 2
-    below, (part, whole) = 0, risk.as_integer_ratio()
-    for misses, term in enumerate(terms, start=first):
-        below += term
-        if below * whole > part * (total + error):
-            return misses
-        if (below + error) * whole > part * total:
-            return None
-    return None
-
-
-def _decimal(value: Fraction) -> Decimal:
-    return Decimal(value.numerator) / Decimal(value.denominator)
-
+__all__ += ["p_values_of_rows"]
 
 _FEWEST = 64  # scores of a group that an index pays for
 
@@ -191,15 +107,13 @@ def _by_row_group(rows: Rows, calibrated: Calibrated, row_groups: Groups, out: N
     for group in np.unique(row_groups).tolist():
         inside = np.flatnonzero(row_groups == group)
         same, part = rows.again(Copies(inside, rows.seeds[inside])), out[inside]
-        bad = _first_bad(same) if group < 0 else work(same, calibrated.of_row_group(group), None, part)
+        if group < 0:  # rows that are looked at for no other reason than that some may be bad
+            bad = lower(same, np.full(same.probabilities.shape, np.inf))
+        else:
+            bad = work(same, calibrated.of_row_group(group), None, part)
         out[inside] = part
         bads.append(int(inside[bad]) if bad >= 0 else -1)
     return first_bad_row(bads or [-1])
-
-
-def _first_bad(rows: Rows) -> int:
-    """Look at rows for no other reason than that some may be bad."""
-    return lower(rows, np.full(rows.probabilities.shape, np.inf))
 
 
 def lower(rows: Rows, lowest: Floats) -> int:

@@ -213,7 +213,11 @@ def cut(rows: Rows, thresholds: Floats, min_size: int = 0) -> Cut:
 
     run = rows.run(work)
     rows.rooms.clear()
-    members, pointers = _join(run, sizes)
+    first, pointers = run.results[0], None
+    if len(run.results) == 1 and isinstance(first, np.ndarray):
+        members: NDArray[np.int32] | LazyMembers = first.astype(np.int32, copy=False)
+    else:
+        members, pointers = _join(run, sizes)
     which = thresholds.argmax(axis=1) if len(sizes) > 1 else np.zeros(1, dtype=np.intp)
     longest = sizes[which[0]] if (which == which[0]).all() else sizes.max(axis=0)
     sets, copies = Cut(sizes, longest, members, run.first_bad, pointers), run.copies
@@ -261,8 +265,6 @@ def _join(
     What waits to be put in order stays apart.
     """
     parts = run.results
-    if len(parts) == 1 and isinstance(parts[0], np.ndarray):
-        return parts[0].astype(np.int32, copy=False), None
     if not all(isinstance(part, np.ndarray) for part in parts):
         return LazyMembers(parts), None
     if len(sizes) > 1 or run.first_bad >= 0:

@@ -117,7 +117,7 @@ class Rows:
         if self.seeds is None:
             noted = np.empty(n_rows, dtype=np.uint64)
         if self.probabilities.size <= blocks.BLOCK_CELLS:  # one block for every engine
-            bad, made = work(self.block(0, n_rows), 0, n_rows, noted)
+            bad, made = work(self if self.is_plain else self.block(0, n_rows), 0, n_rows, noted)
             if noted is None or n_rows < 2:
                 return Run([made], (0,), bad, None, noted)
             same = engines.chosen.copies(noted, self.side, self.first_row)

@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar
 
 from numpy.typing import ArrayLike
 
+from aptset import PredictionSets
 from aptset.core import validate
 from aptset.core.labels import as_labels
 from aptset.metrics import coverages
@@ -27,7 +28,6 @@ from aptset.metrics.estimates import Estimate
 from aptset.metrics.outcome import Outcome
 from aptset.metrics.unevenness import coverage_unevenness
 from aptset.metrics.worst_slice import WorstSlice, worst_slice_coverage
-from aptset.sets import PredictionSets
 
 Measured = Estimate | WorstSlice
 Value = TypeVar("Value")
@@ -201,7 +201,7 @@ _BROKEN_DOWN = (
     Breakdown("covering_size_by_label", coverages.size_given_coverage_by, "size given coverage", "label"),
     Breakdown("covering_size_by_group", coverages.size_given_coverage_by, "size given coverage", "group"),
 )
-BREAKDOWNS = {one.name: one for one in _BROKEN_DOWN}
+BREAKDOWNS: dict[str, Breakdown] = {one.name: one for one in _BROKEN_DOWN}
 
 
 def check_extra(extra_metrics: Any) -> dict[str, Metric]:

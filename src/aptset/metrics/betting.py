@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset.core.levels import rank_at
 from aptset.core.store import Tensors
-from aptset.kernels.counting import rank_at
 from aptset.kernels.formula import Floats
 
 Counts = NDArray[np.int64]

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.kernels.counting import rank_at
+from aptset.core.levels import rank_at
 from aptset.kernels.formula import Floats
 
 # Chances below this are left away, so that the laws of many groups are quickly joined; the page's script does the same.

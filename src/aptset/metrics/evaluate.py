@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset import PredictionSets
 from aptset.core import validate
 from aptset.core.groupings import Overlapping
 from aptset.core.labels import as_labels, as_objects, check_length, distinct, hashable
@@ -22,7 +23,6 @@ from aptset.metrics.estimates import Estimate, check_confidence
 from aptset.metrics.evaluation import Evaluation, about_unknown, rows_of_labels
 from aptset.metrics.evaluation_rows import EvaluationRows, as_group_list, check_matrix, words_of_model
 from aptset.metrics.outcome import Outcome, RowClusters
-from aptset.sets import PredictionSets
 
 
 def _given(**arguments: Any) -> list[str]:

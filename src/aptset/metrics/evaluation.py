@@ -28,7 +28,7 @@ _NEEDS = {
 
 # What is said where the model is right more often than was asked for: the promise is then kept by empty sets. The
 # page's script fills in the same sentences.
-BETTER_THAN_ASKED = {
+BETTER_THAN_ASKED: dict[str, str] = {
     "better": (
         "The model is right in {right} of these rows, more than the {asked} asked for, so {empty} of the sets are "
         "empty. {way_out}"

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aptset import PredictionSets
 from aptset.core import validate
 from aptset.core.devices import on_host
 from aptset.core.groupings import Overlapping
@@ -19,7 +20,6 @@ from aptset.core.tables import is_table, matrix_of_table, plain_list
 from aptset.kernels.formula import Floats
 from aptset.metrics.coverage_distribution import FoldCounts, simultaneous_band
 from aptset.metrics.estimates import Estimate, share
-from aptset.sets import PredictionSets
 
 
 def as_group_list(groups: Any) -> list[Any] | None:
@@ -316,7 +316,7 @@ class EvaluationRows:
 
 
 # Levels that are drawn: every half percent up to one half.
-LEVELS = tuple(Fraction(number, 200) for number in range(1, 101))
+LEVELS: tuple[Fraction, ...] = tuple(Fraction(number, 200) for number in range(1, 101))
 
 
 def coverage_curve(evidence: EvaluationRows, levels: tuple[Fraction, ...] = LEVELS) -> dict[str, Any]:

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset.core import validate
+from aptset.core.levels import size_needed
 from aptset.core.store import stored_fraction, write
 from aptset.core.tables import Display, plain_list
-from aptset.kernels.counting import size_needed
 from aptset.metrics import betting
 from aptset.metrics.betting import Capital, Trail, Urns
 from aptset.metrics.estimates import Estimate, share_of_count

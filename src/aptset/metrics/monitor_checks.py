@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from aptset.core import store, validate
 from aptset.core.labels import coded_list, hashable, with_one_missing
-from aptset.kernels.counting import size_needed
+from aptset.core.levels import size_needed
 from aptset.metrics.betting import TIMES, Urns
 from aptset.metrics.waiting import COVERED, MISSED, MOST, UNKNOWN
 
@@ -103,7 +103,7 @@ def _numbers_of_groups(
 def check_storable(names: Sequence[Any]) -> None:
     """Refuse groups that a file of JSON would not give back as they are."""
     for name in names:
-        if not store.is_storable(name) or (isinstance(name, float) and not isfinite(name)):
+        if store.unstorable([name]) or (isinstance(name, float) and not isfinite(name)):
             raise TypeError(
                 f"groups must be texts, numbers, booleans or None to be saved; got {name!r}. Pass texts that stand for "
                 "them instead, such as str(group)."
@@ -120,7 +120,7 @@ def _rules(facts: store.Facts, tensors: store.Tensors) -> store.Rules:
     settled = facts["nowhere"] + sum(rows.tolist()) + sum(unknown.tolist())
     return {
         "its groups must be distinct texts, numbers, booleans or null": lambda: (
-            all(map(store.is_storable, facts["groups"])) and len(set(facts["groups"])) == len(facts["groups"])
+            not store.unstorable(facts["groups"]) and len(set(facts["groups"])) == len(facts["groups"])
         ),
         "it must have groups, or one": lambda: len(n) > 0 and (facts["has_groups"] or facts["groups"] == [None]),
         "its numbers of rows must be counts": lambda: _are_counts(tensors["urns"]) and (misses <= rows).all(),

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from aptset import PredictionSets
 from aptset.core.groupings import Overlapping
 from aptset.core.labels import as_labels, as_objects, check_length, numbered, with_one_missing
 from aptset.core.tables import is_table, plain_list
@@ -28,7 +29,6 @@ from aptset.metrics.estimates import (
     share_of_count,
     shares_of_counts,
 )
-from aptset.sets import PredictionSets
 
 _ROWS_OF_A_KIND, _MOST_KINDS = 16, 2**16  # rows on average, for kinds to be worth counting
 Made = TypeVar("Made")

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core import validate
-from aptset.core.levels import Assurance, check_assurance
+from aptset.core.levels import Assurance, check_assurance, rank_at, size_needed
 from aptset.core.tables import Display
-from aptset.kernels.counting import rank_at, size_needed
 from aptset.kernels.formula import Floats
 from aptset.metrics.coverage_distribution import (
     CENTRE,

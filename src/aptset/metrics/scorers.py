@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from aptset import PredictionSets
 from aptset.core import validate
 from aptset.core.randomization import all_at_once
 from aptset.metrics import METRICS
 from aptset.metrics.outcome import Outcome
-from aptset.sets import PredictionSets
 
 
 def predict_set_of(estimator: Any, X: Any) -> tuple[PredictionSets, Any]:

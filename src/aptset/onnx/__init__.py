@@ -232,7 +232,7 @@ def _group_names(held_out: Any) -> list[Any]:
 def _cells(held_out: Any, names: list[Any]) -> NDArray[np.int64]:
     """Return the cell of each label in each group of rows, (groups, 1 or labels), and last in one never seen."""
     ids = np.append(np.arange(len(names)), -1) if names else np.zeros(1)
-    cells = held_out.index(None if held_out.groups.by_label_alone else ids.astype(np.int32))
+    cells = held_out.groups.index(None if held_out.groups.by_label_alone else ids.astype(np.int32))
     return np.asarray(cells, dtype=np.int64)
 
 
@@ -344,5 +344,5 @@ def _warn(asked: _Asked, u: str) -> None:
     if calibration.randomized and u == "content" and calibration.chance.copies >= MANY_COPIES:
         warn_of_shared_chance(calibration.chance.copies, 1)
     if not held_out.has_weights:
-        counted = (held_out.n_filled, held_out.counted)
-        warn_if_too_few(held_out.size_of_group, asked.alphas, held_out.groups, asked.levels, *counted)
+        sizes = held_out.size_of_group
+        warn_if_too_few(sizes, asked.alphas, held_out.groups, sizes, asked.levels, held_out.counted)

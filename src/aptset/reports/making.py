@@ -26,8 +26,8 @@ from aptset.core.validate import need_jinja
 from aptset.metrics import check_extra
 from aptset.metrics.evaluate import with_extra
 from aptset.metrics.evaluation_rows import EvaluationRows
+from aptset.reports import summarise
 from aptset.reports.sources import evaluation_of
-from aptset.reports.summarise import summarise
 from aptset.reports.words import share
 
 

@@ -309,7 +309,7 @@ def _layer_of(
     layer.key.fill_(signed(calibration.key))
     layer.calibration = calibration
     _warn_of_copies(calibration)
-    warn_if_too_few(held_out.size_of_group, layer.alphas, held_out.groups, n_filled=held_out.n_filled)
+    warn_if_too_few(held_out.size_of_group, layer.alphas, held_out.groups, held_out.size_of_group)
     return layer
 
 

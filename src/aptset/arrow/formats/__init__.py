@@ -9,12 +9,11 @@ import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import pyarrow as pa
 
@@ -22,7 +21,7 @@ from aptset.core.randomization import BLOCK_ROWS
 
 Keys = tuple[tuple[str, str | None], ...]  # what folders say about all rows of a file: region=north
 BATCH_ROWS = 65_536
-_BROKEN = (pa.ArrowException, EOFError, OSError, ValueError, MemoryError, zipfile.BadZipFile, zlib.error)
+UNREADABLE = (pa.ArrowException, EOFError, OSError, ValueError, MemoryError, zipfile.BadZipFile, zlib.error)
 _ORDER = ("delimited", "parquet", "ipc", "arrays")  # as messages name them; others follow
 _COMPRESSED = (".gz", ".bz2", ".zst")
 
@@ -67,8 +66,10 @@ class TableFile(ABC):
     @cached_property
     def names(self) -> list[str]:
         """The names of the columns."""
-        with self.errors():
+        try:
             return list(self.schema.names)
+        except UNREADABLE as error:
+            self.refuse(error)
 
     @cached_property
     def all_names(self) -> list[str]:
@@ -78,8 +79,10 @@ class TableFile(ABC):
     @cached_property
     def rows(self) -> int | None:
         """How many rows there are; None where only reading them tells."""
-        with self.errors():
+        try:
             return self._count()
+        except UNREADABLE as error:
+            self.refuse(error)
 
     @abstractmethod
     def _count(self) -> int | None:
@@ -104,8 +107,10 @@ class TableFile(ABC):
         only then: NA may be a label, or a country. With ``na`` numbers are missing where NA, NaN or null stands. With
         ``coded`` texts may come as dictionaries, where the file holds them so.
         """
-        with self.errors():
+        try:
             yield from self._batches(self.names if columns is None else list(columns), types or {}, na, coded)
+        except UNREADABLE as error:
+            self.refuse(error)
 
     def pieces(
         self, rows: int, columns: Sequence[str] | None = None, types: Mapping[str, pa.DataType] | None = None
@@ -116,8 +121,10 @@ class TableFile(ABC):
 
     def table(self, texts: Sequence[str] = ()) -> pa.Table:
         """Return the whole table; in a text the columns named in ``texts`` stay as they are written."""
-        with self.errors():
+        try:
             table = self._table(texts)
+        except UNREADABLE as error:
+            self.refuse(error)
         check_rows_present(self.path, table.num_rows)
         return table
 
@@ -128,16 +135,12 @@ class TableFile(ABC):
         """Return what the folders of the file say about all of its rows, as columns; its own come first."""
         return key_columns(self.keys, self.names, n_rows) if self.keys else {}
 
-    @contextmanager
-    def errors(self) -> Iterator[None]:
+    def refuse(self, error: BaseException) -> NoReturn:
         """Turn a reader's error into one line that names the file, and the row where a text breaks."""
-        try:
-            yield
-        except _BROKEN as error:
-            is_plain = isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError)
-            if is_plain or str(self.path) in str(error):
-                raise
-            raise ValueError(self._in_words(error)) from error
+        is_plain = isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError)
+        if is_plain or str(self.path) in str(error):
+            raise error
+        raise ValueError(self._in_words(error)) from error
 
     def _in_words(self, error: BaseException) -> str:
         first_line = (str(error).splitlines() or [type(error).__name__])[0]

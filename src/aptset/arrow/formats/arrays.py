@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from aptset.arrow.formats import TableFile
+from aptset.arrow.formats import UNREADABLE, TableFile
 
 
 class ArrayFile(TableFile):
@@ -22,11 +22,13 @@ class ArrayFile(TableFile):
     @cached_property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays by name; a file that would run code is refused."""
-        with self.errors():
+        try:
             if self.path.suffix.lower() == ".npy":
                 return {"probabilities": np.load(self.path, mmap_mode="r", allow_pickle=False)}
             with np.load(self.path, allow_pickle=False) as archive:
                 return dict(archive)
+        except UNREADABLE as error:
+            self.refuse(error)
 
     @cached_property
     def _columns(self) -> pa.Table:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
-from aptset.arrow.formats import Dialect, Keys, TableFile, check_row_count
+from aptset.arrow.formats import UNREADABLE, Dialect, Keys, TableFile, check_row_count
 from aptset.core.files import as_utf8
 
 _BLOCK = 4 << 20  # bytes at a time that are looked at for quotes; the first of them tell the dialect
@@ -46,7 +46,7 @@ class DelimitedText(TableFile):
         self._separator = check_separator(separator) if separator else ""
         self._name = as_utf8(path)
         stream = pa.input_stream(self._name, compression="detect")
-        with self.errors():
+        try:
             head = stream.read(_BLOCK)
             self._encoding = self._encoding or encoding_of(head[:_HEAD])
             text = head[:_HEAD].decode(self._encoding, errors="replace")
@@ -58,6 +58,8 @@ class DelimitedText(TableFile):
                 head = stream.read(_BLOCK)
             self._head, self._rest = head, stream
             self._decimals = self._decimals if self._separator == "," else self._find_decimals()
+        except UNREADABLE as error:
+            self.refuse(error)
 
     @property
     def note(self) -> str:
@@ -80,7 +82,7 @@ class DelimitedText(TableFile):
     @cached_property
     def names(self) -> list[str]:
         """The names of the columns."""
-        with self.errors():
+        try:
             lines = io.TextIOWrapper(io.BytesIO(self._head), "utf-8-sig", errors="surrogateescape", newline="")
             names = next(self._cells(lines), None)
             if not next(lines, ""):  # the header may be longer than what was looked at
@@ -90,6 +92,8 @@ class DelimitedText(TableFile):
             if not _is_text("".join(names)):
                 raise ValueError(f"the names of its columns must be UTF-8 text{_WAY_OUT}")
             return names
+        except UNREADABLE as error:
+            self.refuse(error)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -135,7 +139,8 @@ class DelimitedText(TableFile):
         wanted = {name: types.get(name, pa.string()) for name in columns}
         options = self._options(wanted, na)
         options.include_columns = [] if list(columns) == self.names else list(columns)
-        return (self._converted(batch, wanted, na) for batch in self._parsed(options))
+        batches = self._parsed(options)
+        return (self._converted(batch, wanted, na) for batch in batches) if na or self._decimals else batches
 
     def _options(self, types: Mapping[str, pa.DataType], na: bool) -> pa_csv.ConvertOptions:
         """Types fixed beforehand; only an empty cell is missing (NA may be a label), unless numbers may be NA."""

@@ -1,1 +1,182 @@
-"""The loops on NVIDIA devices: their source in CUDA C, and what compiles, keeps and starts it."""
+"""The loops on NVIDIA devices: their source in CUDA C, and what compiles, keeps and starts it.
+
+NVIDIA's run-time compiler makes the kernels, what it made is kept on disk, and they are started on torch's stream.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from aptset.kernels.cuda.jobs import Defines
+
+_HEADERS = (
+    *("row.cuh", "warp.cuh", "exact_fallback.cuh", "loading.cuh", "tiles.cuh", "output.cuh"),
+    *("registers.cuh", "bracket.cuh", "candidates.cuh", "logits.cuh"),
+)
+_SPLITS = (13, 0)  # from this version on nvrtc compiles the kernels of a file side by side
+
+
+class CannotCompileError(RuntimeError):
+    """The kernels cannot be made on this machine."""
+
+
+@cache
+def source(name: str) -> str:
+    """Return the text of a file of kernels."""
+    return files("aptset.kernels.cuda").joinpath(name).read_text(encoding="utf-8")
+
+
+def cache_folder() -> Path:
+    """Return where compiled kernels are kept: ``APTSET_CACHE``, else the cache folder of the user."""
+    chosen = os.environ.get("APTSET_CACHE")
+    if chosen:
+        return Path(chosen) / "kernels"
+    try:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # a user without a home, as in some containers
+        home = _temporary_home()
+    return Path(home) / "aptset" / "kernels"
+
+
+@cache
+def _temporary_home() -> Path:
+    """Return a folder that nobody else can write to: what lies there is loaded onto the device."""
+    home = Path(tempfile.gettempdir()) / f"aptset-{os.getuid()}"
+    with suppress(OSError):
+        home.mkdir(mode=0o700, exist_ok=True)
+        state = home.lstat()
+        if stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and not state.st_mode & 0o022:
+            return home
+    return Path(tempfile.mkdtemp(prefix="aptset-"))
+
+
+@dataclass
+class Launcher:
+    """One device: its kernels, compiled when they are first asked for."""
+
+    index: int
+    multiprocessors: int
+    architecture: str
+    _driver: Any
+    _compiler: Any
+    _kernels: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    _modules: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    _lock: Any = field(default_factory=Lock)
+
+    @classmethod
+    def of(cls, device: Any) -> Launcher | None:
+        """Return the launcher of a device, or None where NVIDIA's bindings or its compiler are missing."""
+        import torch
+
+        try:
+            driver, compiler = import_module("cuda.bindings.driver"), import_module("cuda.bindings.nvrtc")
+            if _code(compiler.nvrtcVersion()):
+                return None
+        except (ImportError, RuntimeError):  # no bindings; no library behind them
+            return None
+        facts = torch.cuda.get_device_properties(device)
+        torch.cuda.current_stream(device)  # makes the context that modules are loaded into
+        index = torch.device(device).index
+        index = torch.cuda.current_device() if index is None else index
+        return cls(index, facts.multi_processor_count, f"sm_{facts.major}{facts.minor}", driver, compiler)
+
+    def run(
+        self, name: str, defines: Defines, kernel: str, grid: int, block: int, shared: int, *arguments: Any
+    ) -> None:
+        """Start a kernel of a file, compiled with some definitions, on the current stream of the device."""
+        import torch
+
+        if torch._C._cuda_getDevice() != self.index:
+            with torch.cuda.device(self.index):
+                self.run(name, defines, kernel, grid, block, shared, *arguments)
+            return
+        function = self._kernels.get((name, defines, kernel)) or self._kernel(name, defines, kernel, shared)
+        values = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
+        stream = torch._C._cuda_getCurrentRawStream(self.index)
+        launch = (grid, 1, 1, block, 1, 1, shared, stream, ctypes.addressof(values), 0)
+        (code,) = self._driver.cuLaunchKernel(function, *launch)
+        if code:
+            self._check((code,), "start", kernel)
+
+    def _kernel(self, name: str, defines: Defines, kernel: str, shared: int) -> Any:
+        with self._lock:
+            if (name, defines) not in self._modules:
+                code = self._compiled(name, defines)
+                self._modules[name, defines] = self._check(self._driver.cuModuleLoadData(code), "load", name)
+            function = self._driver.cuModuleGetFunction(self._modules[name, defines], kernel.encode())
+            function = self._check(function, "take", kernel)
+            if shared > 32 * 1024:  # with what stands there anyway it may exceed the 48 that nobody has to ask for
+                most = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                self._check(self._driver.cuFuncSetAttribute(function, most, shared), "give room to", kernel)
+            self._kernels[name, defines, kernel] = function
+            return function
+
+    def _compiled(self, name: str, defines: Defines) -> bytes:
+        texts = "\0".join(source(one) for one in (name, *_HEADERS))
+        version = self._check(self._compiler.nvrtcVersion(), "ask nvrtc")
+        facts = repr((texts, defines, self.architecture, version))
+        path = cache_folder() / (hashlib.blake2b(facts.encode(), digest_size=16).hexdigest() + ".cubin")
+        try:
+            kept = path.read_bytes()
+            if hashlib.blake2b(kept[16:], digest_size=16).digest() == kept[:16]:
+                return kept[16:]
+        except OSError:
+            pass
+        code = self._compile(name, defines)
+        _keep(path, hashlib.blake2b(code, digest_size=16).digest() + code)
+        return code
+
+    def _compile(self, name: str, defines: Defines) -> bytes:
+        nvrtc = self._compiler
+        texts, names = [source(one).encode() for one in _HEADERS], [one.encode() for one in _HEADERS]
+        program = self._check(
+            nvrtc.nvrtcCreateProgram(source(name).encode(), name.encode(), len(names), texts, names), f"open {name}"
+        )
+        # No product is joined with a sum into one rounding: the bits would differ from those of processors.
+        options = [f"--gpu-architecture={self.architecture}", "--fmad=false", "--std=c++17"]
+        if self._check(nvrtc.nvrtcVersion(), "ask nvrtc") >= _SPLITS:
+            options.append("--split-compile=0")
+        options += [f"-D{key}={value}" for key, value in defines]
+        answer = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+        if _code(answer):
+            size = self._check(nvrtc.nvrtcGetProgramLogSize(program), "read the log")
+            log = b" " * size
+            nvrtc.nvrtcGetProgramLog(program, log)
+            raise CannotCompileError(f"nvrtc could not compile {name}: {log.decode(errors='replace').strip()}")
+        code: bytes = b" " * self._check(nvrtc.nvrtcGetCUBINSize(program), "measure the code")
+        self._check(nvrtc.nvrtcGetCUBIN(program, code), "take the code")
+        nvrtc.nvrtcDestroyProgram(program)
+        return code
+
+    def _check(self, answer: Any, what: str, which: str = "") -> Any:
+        """Return what a call of NVIDIA's answered, after its code."""
+        if _code(answer):
+            raise RuntimeError(f"the device refused to {what} {which}: {answer[0]}.")
+        return answer[1] if len(answer) == 2 else answer[1:]
+
+
+def _code(answer: Any) -> int:
+    return int(answer[0])
+
+
+def _keep(path: Path, content: bytes) -> None:
+    """Write a file whole, or not at all; a folder that cannot be written only costs the next process time."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(content)
+        os.replace(file.name, path)
+    except OSError:
+        return

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import engines
+from aptset.kernels.cuda import Launcher
 from aptset.kernels.cuda.jobs import (
     BLOCK,
     WIDEST_HELD,
@@ -31,7 +32,6 @@ from aptset.kernels.cuda.jobs import (
     room_bytes,
     torch_module,
 )
-from aptset.kernels.cuda.launcher import Launcher
 from aptset.kernels.engines.interface import Calibrated
 from aptset.kernels.engines.torch_rows import TORCH
 from aptset.kernels.p_value_rounding import rounding_bits
