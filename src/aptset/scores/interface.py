@@ -18,6 +18,9 @@ class Score(Protocol):
     No order is assumed: a set holds every label whose score is at most the threshold, and p-values come from the same
     scores. A score may also have ``weights`` (:class:`aptset.kernels.formula.Weights`), the same function in the form
     that the compiled loops know; they are refused if they break the rule of those loops or differ from ``of``.
+
+    A score that knows something of each label, such as their order, has ``for_classes(classes)``: it gets the labels
+    in the order of the columns, and returns the score that is computed for them (:class:`aptset.Ordered` does).
     """
 
     def of(self, places: Places) -> Floats:

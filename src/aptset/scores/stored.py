@@ -1,7 +1,7 @@
 """How a score stands in a file, and how it is found again: by name, never as code.
 
 A score of the library goes by its name in ``SCORES``, one of the user's by "module:object", with its settings if it is
-a dataclass. Nothing is imported that the caller did not name.
+a dataclass: texts, numbers, booleans, or tuples of them. Nothing is imported that the caller did not name.
 """
 
 from __future__ import annotations
@@ -49,13 +49,12 @@ def _settings(score: Any) -> dict[str, Any]:
     for field in dataclasses.fields(score):
         value = getattr(score, field.name)
         value = value.item() if isinstance(value, np.generic) else value
-        is_list = isinstance(value, tuple) and type(score) is Ordered  # which takes a list for a tuple
-        plain = value if is_list else () if value is None else (value,)
-        if not all(isinstance(one, str | bool | int | float) for one in plain):
-            raise _cannot_be_saved(
-                score, f"its {field.name} is {value!r}, and settings must be texts, numbers or booleans"
-            )
-        settings[field.name] = list(value) if is_list else value
+        is_tuple = isinstance(value, tuple)  # a list in the file
+        plain = value if is_tuple else () if value is None else (value,)
+        if not all(isinstance(item, str | bool | int | float) for item in plain):
+            rule = "settings must be texts, numbers, booleans or tuples of them"
+            raise _cannot_be_saved(score, f"its {field.name} is {value!r}, and {rule}")
+        settings[field.name] = list(value) if is_tuple else value
     return settings
 
 
@@ -172,8 +171,9 @@ def _made(path: str | Path, name: str, value: Any, settings: dict[str, Any] | No
     """Return the score itself: one with settings is made with those of the file, others are taken as they are."""
     if settings is not None and not isinstance(value, type):
         value = type(value)
+    arguments = {key: tuple(item) if isinstance(item, list) else item for key, item in (settings or {}).items()}
     try:
-        score = check_conformity(value(**(settings or {})) if isinstance(value, type) else value)
+        score = check_conformity(value(**arguments) if isinstance(value, type) else value)
     except (TypeError, ValueError, OverflowError) as error:
         why = " ".join(str(error).split())[:200].rstrip(".")
         raise damaged(path, f"its score {name!r} cannot be made ({why})") from error
