@@ -33,7 +33,7 @@ from aptset.conformal.histogram import FixedThresholds, Histogram, OrderStatisti
 from aptset.conformal.thresholds import Thresholds
 from aptset.core import validate
 from aptset.core.groupings import refuse_overlapping
-from aptset.core.groups import groups_overlap, is_grouping, is_pair
+from aptset.core.groups import groups_labels, groups_overlap, is_grouping, is_pair
 from aptset.core.levels import check_alphas
 from aptset.core.randomization import refuse_few_ids
 from aptset.core.validate import answers_foreign_keywords
@@ -309,9 +309,9 @@ def search_for(first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Ca
             "or `aptset calibrate` for files."
         )
     refuse_overlapping(groups_overlap(groups), "batches", "Use aptset.calibrate.")
-    bands = groups if isinstance(groups, LabelBands) else None
+    bands: Any = groups if groups_labels(groups) else None
     layout = ColumnLayout.of(first, columns)
-    kind = "band" if bands else "all" if groups is None else "label" if is_grouping(groups) else "row"
+    kind = "band" if bands is not None else "all" if groups is None else "label" if is_grouping(groups) else "row"
     scorer = LabelScorer.of(score, layout.classes, kind in ("label", "band"), columns.ids, settings)
     scoring = BatchScorer(layout, scorer, kind, None if bands is None else bands.groups_of(layout.classes))
     levels, rule = plain_levels(settings.alpha), "a whole number from 2 to 2**26"

@@ -176,8 +176,8 @@ def check_streamable(calibration: Any) -> Calibration:
     if not held_out.folds or has_masses or held_out.groups.overlaps or held_out.groups.by_both:
         raise ValueError(
             "calibration must have stored its scores, one threshold for each group, and rows of equal "
-            "weight; this one has not. Calibrate with aptset.calibrate, without weights, clusters, votes or "
-            "overlapping groups."
+            "weight; this one has not. Calibrate with aptset.calibrate, without weights, clusters, votes, "
+            "overlapping groups, or groups of rows and labels at once."
         )
     return calibration
 
