@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.kernels.formula import Floats, Formula, Places, Weights, broken_rule
+from aptset.kernels.formula import Floats, Formula, LinearScore, Places, broken_rule
 from aptset.kernels.rows import Rows, all_scores_of_block
 from aptset.scores import ALIASES, SCORES, Gridded, OfFunction, Ordered, Prevalence, Score, Tempered
 
@@ -98,8 +98,8 @@ def _check_fast_form(score: Any) -> None:
     weights = getattr(score, "weights", None)
     if weights is None:
         return
-    if not isinstance(weights, Weights):
-        raise TypeError(f"conformity must have Weights as weights; {score!r} has {weights!r}. {_WAY_OUT}")
+    if not isinstance(weights, LinearScore):
+        raise TypeError(f"conformity must have a LinearScore as weights; {score!r} has {weights!r}. {_WAY_OUT}")
     broken = broken_rule(weights)
     if broken is not None:
         raise ValueError(

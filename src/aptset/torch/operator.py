@@ -26,7 +26,7 @@ from aptset.kernels.engines.torch_rows import (
     words_of,
 )
 from aptset.kernels.engines.torch_rows import own_seeds as own_seeds_of_tensor
-from aptset.kernels.formula import Floats, Formula, Weights, normalised, tempered
+from aptset.kernels.formula import Floats, Formula, LinearScore, normalised, tempered
 from aptset.kernels.membership import masks
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import PREDICTION, Rows, hash_rows, own_seeds, softmax_by_blocks
@@ -66,7 +66,7 @@ def _on_device(
     if inputs.shape[0] == 0:
         return _empty(inputs, threshold_bits)[0], torch.full((2,), UNKNOWN, device=inputs.device)
     u = None if randomized else torch.ones(inputs.shape[0], dtype=torch.float64, device=inputs.device)
-    formula = Formula(_weights(tuple(weights)), power=power)
+    formula = Formula(_linear_score(tuple(weights)), power=power)
     rows = DeviceRows(inputs, formula, key, tolerance, None, u, normalize, PREDICTION, 0, logits)
     result = [filled_masks(rows, level, min_size) for level in threshold_bits.view(torch.float64)]
     if len(result) == 1:
@@ -94,7 +94,7 @@ def _on_host(
     matrix, number = np.asarray(on_host(inputs)), int(key) & _ALL_BITS
     values = softmax_by_blocks(matrix) if logits else matrix
     u = None if randomized else np.ones(len(matrix))
-    rows = Rows(values, Formula(_weights(tuple(weights)), power=power), number, tolerance, None, u, normalize)
+    rows = Rows(values, Formula(_linear_score(tuple(weights)), power=power), number, tolerance, None, u, normalize)
     seeds = own_seeds(hash_rows(matrix, number) if logits else rows.content_seeds(), PREDICTION)
     report[0] = _fill(result, rows, seeds, threshold_bits.view(torch.float64).numpy(), min_size)
     return result, report
@@ -132,8 +132,8 @@ def _bad_rows(rows: Rows) -> NDArray[np.bool_]:
 
 
 @lru_cache(maxsize=64)
-def _weights(flat: tuple[float, ...]) -> Weights:
-    return Weights.of_flat(flat)
+def _linear_score(flat: tuple[float, ...]) -> LinearScore:
+    return LinearScore.of_flat(flat)
 
 
 OPERATOR = torch.library.custom_op("aptset::set_masks", _on_device, mutates_args=(), schema=_SCHEMA)

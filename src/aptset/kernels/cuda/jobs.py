@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from aptset.kernels.engines.interface import BLOCK_ROWS
-from aptset.kernels.formula import Weights
+from aptset.kernels.formula import LinearScore
 from aptset.kernels.rowhash import column_keys
 
 _POINTER, _WHOLE, _DOUBLE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
@@ -259,7 +259,7 @@ def over_chunks(
     memory = torch.empty(sum(room), dtype=torch.int64, device=values.device)
     noted, first = memory.data_ptr(), counters.every.data_ptr()
     which = noted + 8 * room[0]
-    job = changed(_job_of(rows.weights), column_keys=keys.data_ptr(), tolerance=rows.tolerance, bad=first)
+    job = changed(_job_of(rows.linear), column_keys=keys.data_ptr(), tolerance=rows.tolerance, bad=first)
     job.unlike, job.slow = first + 8, which + 8 * room[1]
     for number, start in enumerate(range(0, n, step)):
         size, of_chunk, chunk = min(step, n - start), first + 16 * (1 + number), Chunk(start)
@@ -297,10 +297,10 @@ class Counters(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _job_of(weights: Weights) -> Job:
-    """Return a job that knows the weights alone."""
+def _job_of(linear: LinearScore) -> Job:
+    """Return a job that knows the score alone."""
     job = Job()
-    job.weights = weights.as_tuple
+    job.weights = linear.as_tuple
     return job
 
 
