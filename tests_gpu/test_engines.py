@@ -9,15 +9,17 @@ from aptset import Regularized
 from aptset.kernels import engines
 from aptset.kernels.counting import Calibrated, index_of, p_values_of_rows
 from aptset.kernels.engines import torch_engine
-from aptset.kernels.formula import First, Formula, Weights, broken_rule
+from aptset.kernels.formula import First, Formula, LinearScore, broken_rule
 from aptset.kernels.membership import cut, in_order, masks, select
 from aptset.kernels.rows import CALIBRATION, PREDICTION, Rows, all_scores_of_block, hash_rows, label_scores
 from aptset.kernels.tensors import TensorRows, engine_for
 from aptset.scores import SCORES
 
 KEY = 0xF234567890ABCDEF  # with the upper bit, which int64 takes for a sign
-ODD = Weights(above=1.0, own=1.0, own_u=-1.0, constant=-0.3, u=-0.1, rank=0.7, free_ranks=2, rank_u=1.0, behind=False)
-FIRST = Weights(top=1.0, rank=0.3, free_ranks=1.0, behind=False, first=First(own=1.0, own_u=-1.0, u=-0.05))
+ODD = LinearScore(
+    above=1.0, own=1.0, own_u=-1.0, constant=-0.3, u=-0.1, rank=0.7, free_ranks=2, rank_u=1.0, behind=False
+)
+FIRST = LinearScore(top=1.0, rank=0.3, free_ranks=1.0, behind=False, first=First(own=1.0, own_u=-1.0, u=-0.05))
 WEIGHTS = {name: score().weights for name, score in SCORES.items()}
 WEIGHTS |= {"heavy": Regularized(0.1, 0).weights, "odd": ODD, "first": FIRST}
 

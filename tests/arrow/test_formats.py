@@ -85,14 +85,14 @@ class Lines(TableFile):
     """One object of JSON on each line."""
 
     kind = "lines"
-    endings = (".jsonl",)
+    endings = (".rows",)
 
     @property
     def schema(self):
         return pa_json.read_json(str(self.path)).schema
 
     def _count(self):
-        return pa_json.read_json(str(self.path)).num_rows
+        return None  # only reading them tells
 
     def _batches(self, columns, types, na, coded):
         yield from pa_json.read_json(str(self.path)).select(columns).to_batches()
@@ -105,13 +105,19 @@ def test_a_new_format_is_one_file(tmp_path, monkeypatch):
     formats.formats.cache_clear()
     try:
         frame = pd.DataFrame({"p_a": [0.25] * 30, "p_b": [0.75] * 30, "y": ["b"] * 30})
-        frame.to_json(tmp_path / "f.jsonl", orient="records", lines=True)
-        assert "Calibrated on 30 rows" in command(*calibrate(tmp_path / "f.jsonl"))
-        predict = ("predict", tmp_path / "f.jsonl", "-c", tmp_path / "c.aptset", "--prefix", "p_", "-o")
+        frame.to_json(tmp_path / "f.rows", orient="records", lines=True)
+        assert "Calibrated on 30 rows" in command(*calibrate(tmp_path / "f.rows"))
+        predict = ("predict", tmp_path / "f.rows", "-c", tmp_path / "c.aptset", "--prefix", "p_", "-o")
         command(*predict, tmp_path / "s.parquet")
-        assert pd.read_parquet(tmp_path / "s.parquet")["y"].tolist() == ["b"] * 30
+        sets = pd.read_parquet(tmp_path / "s.parquet")
+        assert sets["y"].tolist() == ["b"] * 30
+        sets.to_json(tmp_path / "s.rows", orient="records", lines=True)
+        files = (tmp_path / "s.parquet", tmp_path / "s.rows")
+        in_parquet, in_rows = (command("evaluate", file, "--label", "y") for file in files)
+        assert in_parquet == in_rows
+        assert "Evaluation of 30 prediction sets" in in_rows
     finally:
         monkeypatch.undo()
         formats.formats.cache_clear()
     with pytest.raises(ValueError, match=r"must end in one of .csv, .parquet, .pq, .arrow, .feather, .ipc, .npz, .npy"):
-        table_file(tmp_path / "f.jsonl")
+        table_file(tmp_path / "f.rows")

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -30,10 +30,28 @@ class Powered:
 
 @dataclass(frozen=True)
 class Holding:
-    table: tuple = (1, 2)
+    table: frozenset = frozenset({1, 2})
 
     def of(self, places):
         return places.rank
+
+
+@dataclass(frozen=True)
+class Adjacent:
+    """Looks at the neighbours of a label, in an order that the columns need not have."""
+
+    order: tuple
+    columns: tuple = ()
+
+    def for_classes(self, classes):
+        return replace(self, columns=tuple(classes.tolist().index(label) for label in self.order))
+
+    def of(self, places):
+        columns = list(self.columns)
+        padded = np.pad(places.own[:, columns], ((0, 0), (1, 1)))
+        scores = np.empty(places.own.shape)
+        scores[:, columns] = 1 - (padded[:, 1:-1] + (padded[:, :-2] + padded[:, 2:]) / 2) / places.total
+        return scores - 2.0**-32 * (1 - places.u)
 
 
 class Plain:
@@ -82,6 +100,19 @@ def test_scores_of_ones_own_come_back_when_asked_for(tmp_path, score, name, held
         assert again.predict_set(P, 0.3) == calibration.predict_set(P, 0.3)
     with pytest.raises(ValueError, match=f"scores must hold '{HERE}:{name}'"):
         aptset.load(path, scores={"other:thing": held}, trust=["other"])
+
+
+@pytest.mark.parametrize("around", [lambda score: score, lambda score: aptset.Gridded(score, 2**-10)])
+def test_a_score_that_knows_an_order_of_labels_is_saved_with_it(tmp_path, around):
+    """Tuples are settings, too, and ``for_classes`` tells a score which column each label has."""
+    labels = np.array(["high", "low", "medium"])[Y]
+    score = around(Adjacent(("low", "medium", "high")))
+    calibration = aptset.calibrate(P, labels, conformity=score, classes=["high", "low", "medium"], random_state=0)
+    assert getattr(calibration.conformity, "score", calibration.conformity).columns == (1, 2, 0)
+    calibration.save(tmp_path / "c")
+    again = aptset.load(tmp_path / "c", trust=[HERE])
+    assert again.conformity == calibration.conformity
+    assert again.predict_set(P, 0.3) == calibration.predict_set(P, 0.3)
 
 
 def test_settings_are_those_of_the_file(tmp_path):

@@ -1,4 +1,4 @@
-"""Weights that the rule lets through never fall along a row; those that fall are refused."""
+"""Linear scores that the rule lets through never fall along a row; those that fall are refused."""
 
 from itertools import product
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aptset.kernels.formula import First, Formula, Weights, broken_rule
+from aptset.kernels.formula import First, Formula, LinearScore, broken_rule
 from aptset.kernels.membership import cut, masks
 from aptset.kernels.rows import Rows, all_scores_of_block
 from rows_strategy import matrices, uniforms
@@ -17,7 +17,7 @@ small = st.sampled_from([-1.0, -0.5, -(2.0**-32), 0.0, 0.1, 2.0**-32, 1.0 - 2.0*
 units = st.sampled_from(UNITS)
 firsts = st.one_of(st.none(), st.builds(First, own=units, own_u=units, second=units, constant=small, u=small))
 weightings = st.builds(
-    Weights,
+    LinearScore,
     above=units,
     own=units,
     own_u=units,
@@ -62,7 +62,7 @@ def test_nearly_all_that_never_falls_is_let_through():
     matrix = np.concatenate([*rows, np.eye(4), np.full((1, 4), 0.25), [[0.5, 0.5, 0, 0]]])
     kept = 0
     for above, own, own_u in product(UNITS, repeat=3):
-        weights = Weights(above=above, own=own, own_u=own_u, behind=False)
+        weights = LinearScore(above=above, own=own, own_u=own_u, behind=False)
         falls = any((np.diff(row) < 0).any() for u in (0.0, 0.3, 1.0) for row in in_order(rows_of(matrix, weights, u)))
         if broken_rule(weights) is None:
             assert not falls
@@ -76,22 +76,22 @@ def test_nearly_all_that_never_falls_is_let_through():
 @pytest.mark.parametrize(
     ("weights", "reason"),
     [
-        (Weights(above=0.5), "-1, 0 or 1"),
-        (Weights(above=float("nan")), "finite"),
-        (Weights(rank=float("inf")), "finite"),
-        (Weights(rank=1e300), "up to"),
-        (Weights(rank=-1.0), "at least 0"),
-        (Weights(rank=1.0, free_ranks=0.5), "whole number"),
-        (Weights(rank=1.0, rank_u=2.0), "rank_u 0 or 1"),
-        (Weights(own=1.0), "fall along the row"),
-        (Weights(above=-1.0), "fall along the row"),
-        (Weights(above=1.0, own=1.0, own_u=1.0), "fall along the row"),
-        (Weights(own=-1.0, own_u=1.0), "fall along the row"),
-        (Weights(top=1.0, behind=False, first=First(own=1.0, second=1.0)), "first"),
-        (Weights(behind=False, first=First(constant=0.1)), "first"),
-        (Weights(above=1.0, own=1.0, constant=0.1), "exceed 1"),
-        (Weights(top=1.0, u=0.1), "exceed 1"),
-        (Weights(constant=2.0, first=First(constant=2.0)), "exceed 1"),
+        (LinearScore(above=0.5), "-1, 0 or 1"),
+        (LinearScore(above=float("nan")), "finite"),
+        (LinearScore(rank=float("inf")), "finite"),
+        (LinearScore(rank=1e300), "up to"),
+        (LinearScore(rank=-1.0), "at least 0"),
+        (LinearScore(rank=1.0, free_ranks=0.5), "whole number"),
+        (LinearScore(rank=1.0, rank_u=2.0), "rank_u 0 or 1"),
+        (LinearScore(own=1.0), "fall along the row"),
+        (LinearScore(above=-1.0), "fall along the row"),
+        (LinearScore(above=1.0, own=1.0, own_u=1.0), "fall along the row"),
+        (LinearScore(own=-1.0, own_u=1.0), "fall along the row"),
+        (LinearScore(top=1.0, behind=False, first=First(own=1.0, second=1.0)), "first"),
+        (LinearScore(behind=False, first=First(constant=0.1)), "first"),
+        (LinearScore(above=1.0, own=1.0, constant=0.1), "exceed 1"),
+        (LinearScore(top=1.0, u=0.1), "exceed 1"),
+        (LinearScore(constant=2.0, first=First(constant=2.0)), "exceed 1"),
     ],
 )
 def test_reasons(weights, reason):

@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aptset.kernels import engines
-from aptset.kernels.formula import Formula, Weights
+from aptset.kernels.formula import Formula, LinearScore
 from aptset.kernels.rows import Rows, all_scores_of_block, label_scores
 from reference import S, adaptive_score, exact_row
 from rows_strategy import matrices, uniforms
 
-ADAPTIVE = Formula(Weights(above=1.0, own=1.0, own_u=-1.0))
+ADAPTIVE = Formula(LinearScore(above=1.0, own=1.0, own_u=-1.0))
 TOLERANCE = 0.05  # rows are normalised in the reference; float16 rows may be off by a per cent
 KEYED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -8,4 +8,6 @@ if __name__ == "__main__":
     if "--write" in sys.argv:
         PINS.write_text(written(computed()), encoding="utf-8")
     else:
-        print(*differing(computed()), sep="\n")
+        moved = differing(computed())
+        print(*(moved or ["Nothing moved."]), sep="\n")
+        sys.exit(bool(moved))

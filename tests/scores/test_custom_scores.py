@@ -8,7 +8,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 import aptset
-from aptset.kernels.formula import First, Weights
+from aptset.kernels.formula import First, LinearScore
 from reference import in_set
 
 GENERATOR = np.random.default_rng(5)
@@ -140,7 +140,7 @@ def test_what_is_no_score(function, message):
 class Falling:
     """Legal to look at, but it falls along the row."""
 
-    weights = Weights(own=1.0)
+    weights = LinearScore(own=1.0)
 
     def of(self, places):
         return places.own / places.total
@@ -156,7 +156,7 @@ class Wrong(aptset.Adaptive):
 class Halved:
     """Weights alone, which the loops cannot keep in order."""
 
-    weights = Weights(above=0.5, own=0.5)
+    weights = LinearScore(above=0.5, own=0.5)
 
 
 class Numbers:
@@ -171,7 +171,7 @@ class Numbers:
         (Falling(), "fall along the row.*Leave `weights` out"),
         (Wrong(), "by weights and .* by of"),
         (Halved(), "-1, 0 or 1"),
-        (Numbers(), "Weights as weights"),
+        (Numbers(), "a LinearScore as weights"),
     ],
 )
 def test_fast_forms_are_refused_with_a_reason(score, message):
@@ -183,7 +183,7 @@ def test_a_fast_form_of_ones_own_is_the_slow_one():
     class Second:
         """The margin without noise."""
 
-        weights = Weights(own=-1.0, top=1.0, behind=False, first=First(own=-1.0, second=1.0))
+        weights = LinearScore(own=-1.0, top=1.0, behind=False, first=First(own=-1.0, second=1.0))
 
         def of(self, places):
             return (np.where(places.rank == 1, places.second, places.top) - places.own) / places.total

@@ -1,4 +1,4 @@
-"""Record batches in, record batches out: the one seam that files, streams and clusters share. Needs pyarrow.
+"""Record batches in, record batches out: the one interface that files, streams and clusters share. Needs pyarrow.
 
 The names below are loaded when first used: the commands only need some columns of this room.
 """

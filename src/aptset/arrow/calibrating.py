@@ -33,7 +33,7 @@ from aptset.conformal.histogram import FixedThresholds, Histogram, OrderStatisti
 from aptset.conformal.thresholds import Thresholds
 from aptset.core import validate
 from aptset.core.groupings import refuse_overlapping
-from aptset.core.groups import groups_overlap, is_grouping, is_pair
+from aptset.core.groups import groups_labels, groups_overlap, is_grouping, is_pair
 from aptset.core.levels import check_alphas
 from aptset.core.randomization import refuse_few_ids
 from aptset.core.validate import answers_foreign_keywords
@@ -47,7 +47,8 @@ class ThresholdSearch:
 
     Run it on every partition, give all states (or what :func:`merge_states` made of them) to :meth:`advance`, and go on
     with the search that it returns until :attr:`is_done`. Then :meth:`calibration` has the thresholds: bit for bit
-    those of :func:`aptset.calibrate` on all rows.
+    those of :func:`aptset.calibrate` on all rows, where rows differ or have ids. (Copies of a row get a u each by where
+    they stand in their partition, so that theirs depends on the partitions.)
     """
 
     scoring: BatchScorer
@@ -276,6 +277,26 @@ def start_search(
     """Return the first pass of a search for thresholds, for batches with the schema of ``first``.
 
     The parameters are those of :func:`calibrate_batches`, which does with it what a cluster does on its partitions.
+
+    Examples
+    --------
+    Two partitions; ``map`` stands for a cluster:
+
+    >>> import numpy as np, pyarrow as pa, aptset
+    >>> from aptset.arrow import set_maker, start_search
+    >>> p = np.random.default_rng(0).dirichlet([3, 2, 1], size=400)
+    >>> table = pa.table({"a": p[:, 0], "b": p[:, 1], "c": p[:, 2], "y": np.array(list("abc"))[p.argmax(axis=1)]})
+    >>> partitions = [table[:250], table[250:]]
+    >>> search = start_search(table.schema, labels="y", random_state=0)
+    >>> while not search.is_done:
+    ...     states = map(search, partitions, range(2))
+    ...     search = search.advance((batch for state in states for batch in state), n_partitions=2)
+    >>> calibration = search.calibration()
+    >>> calibration.threshold() == aptset.calibrate(p, table["y"], classes=["a", "b", "c"], random_state=0).threshold()
+    True
+    >>> make = set_maker(calibration, table.schema, probabilities=["a", "b", "c"])
+    >>> sum(batch.num_rows for number in range(2) for batch in make(partitions[number], number))
+    400
     """
     columns = Columns(probabilities, prefix, groups, ids, labels, classes)
     settings = Calibrating(
@@ -309,9 +330,9 @@ def search_for(first: pa.RecordBatch | pa.Schema, columns: Columns, settings: Ca
             "or `aptset calibrate` for files."
         )
     refuse_overlapping(groups_overlap(groups), "batches", "Use aptset.calibrate.")
-    bands = groups if isinstance(groups, LabelBands) else None
+    bands: Any = groups if groups_labels(groups) else None
     layout = ColumnLayout.of(first, columns)
-    kind = "band" if bands else "all" if groups is None else "label" if is_grouping(groups) else "row"
+    kind = "band" if bands is not None else "all" if groups is None else "label" if is_grouping(groups) else "row"
     scorer = LabelScorer.of(score, layout.classes, kind in ("label", "band"), columns.ids, settings)
     scoring = BatchScorer(layout, scorer, kind, None if bands is None else bands.groups_of(layout.classes))
     levels, rule = plain_levels(settings.alpha), "a whole number from 2 to 2**26"

@@ -21,7 +21,7 @@ from aptset.core.matrix import check_named_columns, check_new_probabilities, che
 from aptset.core.randomization import NO_UNIFORMS, Randomization, Uniforms
 from aptset.core.row_groups import check_group_values
 from aptset.core.validate import flag, warn_caller
-from aptset.kernels.formula import Floats, Formula, Weights, normalised
+from aptset.kernels.formula import Floats, Formula, LinearScore, normalised
 from aptset.kernels.rowhash import Words, uniforms
 from aptset.kernels.rows import PREDICTION, Rows, hash_rows, own_seeds
 
@@ -30,7 +30,7 @@ By = Literal["guess", "own guess", "group", "none"]  # the most likely label, or
 OWN = "own"  # what a file says of confidences that were passed, or that a function made
 CONFIDENCES = ("largest", "margin")
 _BLOCK = 2**16
-_FORMULA = Formula(Weights(own=-1.0))  # any will do: the loops check rows and hash them
+_FORMULA = Formula(LinearScore(own=-1.0))  # any will do: the loops check rows and hash them
 
 
 class Looked(NamedTuple):

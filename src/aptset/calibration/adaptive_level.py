@@ -1,4 +1,6 @@
-"""The level of one group, and the scores that it is held against: both move with every label.
+"""The adaptive level of one group, and the scores that it is held against: both move with every label.
+
+Adaptive conformal inference: Gibbs and Candès 2021, "Adaptive conformal inference under distribution shift".
 
 The level after t rows with m misses is alpha + step (t alpha - m), whatever their order. It is kept as a whole number
 of the smallest unit that both numbers are made of, so nothing is ever rounded, and the rank is exact.
@@ -23,8 +25,8 @@ from aptset.core import validate
 from aptset.kernels.formula import Floats
 
 
-class Law(NamedTuple):
-    """What every group goes by."""
+class LevelSettings(NamedTuple):
+    """The settings of an adaptive level, which all groups share: target alpha, step size, window of scores."""
 
     alpha: Fraction
     step: Fraction
@@ -39,8 +41,8 @@ class Past(NamedTuple):
     rows: int
 
 
-class Track:
-    """Rows, misses, level and scores of one group.
+class AdaptiveLevel:
+    """The adaptive level of one group, with its counts of rows and misses and its scores.
 
     Parameters
     ----------
@@ -48,14 +50,16 @@ class Track:
         In the order of arrival. Without a window they stay as they are, and new ones are not kept.
     """
 
-    def __init__(self, law: Law, scores: Iterable[float], rows: int = 0, misses: int = 0, delay: int = 0) -> None:
-        self.law, self.rows, self.misses, self.delay = law, rows, misses, delay
-        self.recent = deque(scores, maxlen=law.window)
+    def __init__(
+        self, settings: LevelSettings, scores: Iterable[float], rows: int = 0, misses: int = 0, delay: int = 0
+    ) -> None:
+        self.settings, self.rows, self.misses, self.delay = settings, rows, misses, delay
+        self.recent = deque(scores, maxlen=settings.window)
         self._ordered: list[float] = sorted(self.recent)
-        self._unit = law.alpha.denominator * law.step.denominator
-        self._up = law.alpha.numerator * law.step.numerator
-        self._down = law.alpha.denominator * law.step.numerator
-        self._level = law.alpha.numerator * law.step.denominator + rows * self._up - misses * self._down
+        self._unit = settings.alpha.denominator * settings.step.denominator
+        self._up = settings.alpha.numerator * settings.step.numerator
+        self._down = settings.alpha.denominator * settings.step.numerator
+        self._level = settings.alpha.numerator * settings.step.denominator + rows * self._up - misses * self._down
 
     @property
     def level(self) -> Fraction:
@@ -72,37 +76,37 @@ class Track:
     @property
     def bound(self) -> float:
         """How far the share of misses can be from alpha, whatever came; infinite before the first row."""
-        alpha, step, _ = self.law
+        alpha, step, _ = self.settings
         if not step or not self.rows:
             return inf
         return float((max(alpha, 1 - alpha) + step * (1 + self.delay)) / (step * self.rows))
 
-    def learn(self, scores: Sequence[float], given: Sequence[Past | None]) -> None:
+    def learn(self, scores: Sequence[float], issued: Sequence[Past | None]) -> None:
         """Take in the scores of true labels in the order in which they became known.
 
         A row without a set that was given counts as asked about just before its label came.
         """
-        for score, shown in zip(scores, given, strict=True):
-            if shown is None:
+        for score, threshold_then in zip(scores, issued, strict=True):
+            if threshold_then is None:
                 is_miss = score > self.threshold
             else:
-                is_miss = score > shown.threshold
-                self.delay = max(self.delay, self.rows - shown.rows)
+                is_miss = score > threshold_then.threshold
+                self.delay = max(self.delay, self.rows - threshold_then.rows)
             self.rows += 1
             self._level += self._up
             if is_miss:
                 self.misses += 1
                 self._level -= self._down
-            if self.law.window is not None:
+            if self.settings.window is not None:
                 self._push(score)
 
-    def learn_batch(self, scores: Floats, given: Past) -> None:
+    def learn_batch(self, scores: Floats, issued: Past) -> None:
         """Take in rows whose sets were given at once, by one threshold: the same as one by one, and faster."""
-        n, misses = len(scores), int((scores > given.threshold).sum())
-        self.delay = max(self.delay, self.rows + n - 1 - given.rows)
+        n, misses = len(scores), int((scores > issued.threshold).sum())
+        self.delay = max(self.delay, self.rows + n - 1 - issued.rows)
         self.rows, self.misses = self.rows + n, self.misses + misses
         self._level += n * self._up - misses * self._down
-        if self.law.window is None:
+        if self.settings.window is None:
             return
         if n < len(self.recent) / 16:
             for score in scores.tolist():
@@ -113,32 +117,32 @@ class Track:
 
     def _push(self, score: float) -> None:
         """Keep a score, and let the oldest go."""
-        if len(self.recent) == self.law.window:
+        if len(self.recent) == self.settings.window:
             del self._ordered[bisect_left(self._ordered, self.recent[0])]
         self.recent.append(score)
         insort(self._ordered, score)
 
 
-class Shown:
-    """The thresholds in force, and those of earlier moments that sets which still wait were given by.
+class ThresholdHistory:
+    """The thresholds in force, and those of earlier moments by which sets were issued whose labels are still to come.
 
     A moment is the time between two updates. What a group had is noted when it changes, so that many groups and many
     sets that wait take the room of the labels between them, not of every group for every set.
     """
 
-    def __init__(self, tracks: Sequence[Track], moment: int = 0) -> None:
+    def __init__(self, levels: Sequence[AdaptiveLevel], moment: int = 0) -> None:
         self.moment = moment
-        self.thresholds: Floats = np.array([track.threshold for track in tracks])
-        self.past = [[Past(moment, track.threshold, track.rows)] for track in tracks]
-        self._n_new, self._n_kept = 0, len(tracks)
+        self.thresholds: Floats = np.array([adaptive.threshold for adaptive in levels])
+        self.past = [[Past(moment, adaptive.threshold, adaptive.rows)] for adaptive in levels]
+        self._n_new, self._n_kept = 0, len(levels)
 
-    def go_on(self, tracks: Sequence[Track], changed: Sequence[int]) -> None:
+    def go_on(self, levels: Sequence[AdaptiveLevel], changed: Sequence[int]) -> None:
         """Begin a moment after some of the groups have learned."""
         self.moment += 1
         for number in changed:
-            track = tracks[number]
-            self.thresholds[number] = track.threshold
-            self.past[number].append(Past(self.moment, track.threshold, track.rows))
+            adaptive = levels[number]
+            self.thresholds[number] = adaptive.threshold
+            self.past[number].append(Past(self.moment, adaptive.threshold, adaptive.rows))
         self._n_new += len(changed)
 
     def to(self, number: int, moment: int) -> Past:
@@ -176,8 +180,8 @@ def check_streamable(calibration: Any) -> Calibration:
     if not held_out.folds or has_masses or held_out.groups.overlaps or held_out.groups.by_both:
         raise ValueError(
             "calibration must have stored its scores, one threshold for each group, and rows of equal "
-            "weight; this one has not. Calibrate with aptset.calibrate, without weights, clusters, votes or "
-            "overlapping groups."
+            "weight; this one has not. Calibrate with aptset.calibrate, without weights, clusters, votes, "
+            "overlapping groups, or groups of rows and labels at once."
         )
     return calibration
 

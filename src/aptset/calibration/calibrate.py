@@ -178,7 +178,7 @@ def _calibrated_there(probabilities: Any, labels: Any, request: LabelledRequest)
     known = np.arange(matrix.shape[1])
     score = for_classes(score, known)
     formula, n_rows = formula_of(score), len(matrix)
-    if names is not None or len(labels) != n_rows or formula.weights is None or formula.grid is not None:
+    if names is not None or len(labels) != n_rows or formula.linear is None or formula.grid is not None:
         return None
     key = draw_key(validate.generator(request.random_state))
     chance, start = Randomization.of(None, None, request.randomized), check_first_row(request.first_row)

@@ -117,11 +117,11 @@ class DeviceRows:
         return _SOFTMAX_CELLS if by_kernel else _PREPARED_CELLS
 
     def _piece(self, values: Tensor, start: int, stop: int, seeds: Tensor, logits: bool = False) -> TensorRows:
-        assert self.formula.weights is not None  # a score without them goes through the host
+        assert self.formula.linear is not None  # a score without them goes through the host
         u = None if self.u is None else self.u[start:stop]
         u = torch.from_numpy(u).to(self.device) if isinstance(u, np.ndarray) else u
         at = self.first_row + start
-        return TensorRows(values, self.formula.weights, self.key, self.tolerance, seeds, u, self.side, at, logits)
+        return TensorRows(values, self.formula.linear, self.key, self.tolerance, seeds, u, self.side, at, logits)
 
     def _seeds(self, start: int, stop: int) -> Tensor:
         return None if self.seeds is None else torch.from_numpy(self.seeds[start:stop].view(np.int64)).to(self.device)

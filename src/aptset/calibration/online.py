@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from aptset import PredictionSets
-from aptset.calibration.adaptive_level import Law, Shown, Track, check_count, check_step, check_streamable, check_window
+from aptset.calibration.adaptive_level import (
+    AdaptiveLevel,
+    LevelSettings,
+    ThresholdHistory,
+    check_count,
+    check_step,
+    check_streamable,
+    check_window,
+)
 from aptset.calibration.calibration import Calibration
 from aptset.calibration.online_state import Numbering, State, WaitingRows, first_scores, read_state, write_state
 from aptset.calibration.request import PlacedRows, Request, content_seeds, new_rows, scores_of_labels, sets_like_input
@@ -50,9 +58,9 @@ def take_in_labels(state: State, asked: Question, columns: NDArray[np.int64], nu
     if not asked.by_id:
         state.numbering.go_on(asked.keys)
     if len(columns):
-        state.shown.go_on(state.tracks, _met(numbers))
-    if state.shown.is_long(state.waiting.n_at_most):
-        state.shown.forget(state.waiting.moments())
+        state.history.go_on(state.levels, _met(numbers))
+    if state.history.is_long(state.waiting.n_at_most):
+        state.history.forget(state.waiting.moments())
 
 
 def _judge_call(state: State, asked: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> None:
@@ -61,7 +69,7 @@ def _judge_call(state: State, asked: Question, columns: NDArray[np.int64], numbe
     scores = _scores(asked, seeds, columns)
     state.waiting.drop_next(len(columns))
     for number in _met(numbers):
-        state.tracks[number].learn_batch(scores[numbers == number], state.shown.to(number, moment))
+        state.levels[number].learn_batch(scores[numbers == number], state.history.to(number, moment))
 
 
 def _judge_rows(state: State, asked: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> None:
@@ -73,11 +81,11 @@ def _judge_rows(state: State, asked: Question, columns: NDArray[np.int64], numbe
     state.waiting.drop(one.number for one in asked_before.values())
     for number in _met(numbers):
         same = np.flatnonzero(numbers == number)
-        given = [
-            state.shown.to(number, asked_before[row].asked.moment) if row in asked_before else None
+        issued = [
+            state.history.to(number, asked_before[row].asked.moment) if row in asked_before else None
             for row in same.tolist()
         ]
-        state.tracks[number].learn(scores[same].tolist(), given)
+        state.levels[number].learn(scores[same].tolist(), issued)
 
 
 def _met(numbers: NDArray[np.intp]) -> list[int]:
@@ -160,35 +168,35 @@ class Online:
         waiting: int = 1_000_000,
     ) -> None:
         self.calibration = check_streamable(calibration)
-        law = Law(validate.alpha(alpha), check_step(step), check_window(window))
-        tracks = [Track(law, scores.tolist()) for scores in first_scores(calibration, law.window)]
+        settings = LevelSettings(validate.alpha(alpha), check_step(step), check_window(window))
+        levels = [AdaptiveLevel(settings, scores.tolist()) for scores in first_scores(calibration, settings.window)]
         most = check_count(waiting, "waiting", "1000000 is usual")
-        self._state = State(law, tracks, Numbering(), WaitingRows(most), Shown(tracks))
+        self._state = State(settings, levels, Numbering(), WaitingRows(most), ThresholdHistory(levels))
 
     @property
     def alpha(self) -> float:
         """The share of misses that is aimed at."""
-        return float(self._state.law.alpha)
+        return float(self._state.settings.alpha)
 
     @property
     def window(self) -> int | None:
         """How many scores are kept."""
-        return self._state.law.window
+        return self._state.settings.window
 
     @property
     def step(self) -> float:
         """How far one miss moves the level."""
-        return float(self._state.law.step)
+        return float(self._state.settings.step)
 
     @property
     def rows(self) -> int:
         """Rows whose labels are known."""
-        return sum(track.rows for track in self._state.tracks)
+        return sum(adaptive.rows for adaptive in self._state.levels)
 
     @property
     def misses(self) -> int:
         """Rows whose set missed the label."""
-        return sum(track.misses for track in self._state.tracks)
+        return sum(adaptive.misses for adaptive in self._state.levels)
 
     @property
     def n_waiting(self) -> int:
@@ -198,28 +206,28 @@ class Online:
     @property
     def level(self) -> Fraction | dict[Any, Fraction]:
         """The level that is in force, as an exact fraction; with groups that of each."""
-        return self.calibration.held_out.groups.by_name([track.level for track in self._state.tracks])
+        return self.calibration.held_out.groups.by_name([adaptive.level for adaptive in self._state.levels])
 
     @property
     def alpha_now(self) -> float | dict[Any, float]:
         """The level that is in force; with groups that of each."""
-        return self.calibration.held_out.groups.by_name([float(track.level) for track in self._state.tracks])
+        return self.calibration.held_out.groups.by_name([float(adaptive.level) for adaptive in self._state.levels])
 
     @property
     def miss_rate(self) -> float | dict[Any, float]:
         """The share of misses so far, not a number before the first row; with groups that of each."""
         return self.calibration.held_out.groups.by_name(
-            [track.misses / track.rows if track.rows else nan for track in self._state.tracks]
+            [adaptive.misses / adaptive.rows if adaptive.rows else nan for adaptive in self._state.levels]
         )
 
     @property
     def delay(self) -> int | dict[Any, int]:
         """The largest number of labels that came between a set and its own label; with groups in each."""
-        return self.calibration.held_out.groups.by_name([track.delay for track in self._state.tracks])
+        return self.calibration.held_out.groups.by_name([adaptive.delay for adaptive in self._state.levels])
 
     def bound(self) -> float | dict[Any, float]:
         """Return how far the share of misses can be from alpha, whatever came; with groups in each."""
-        return self.calibration.held_out.groups.by_name([track.bound for track in self._state.tracks])
+        return self.calibration.held_out.groups.by_name([adaptive.bound for adaptive in self._state.levels])
 
     def predict_set(
         self,
@@ -240,7 +248,7 @@ class Online:
         """
         request = Request(groups, u, ids, normalize, logits, allow_empty=allow_empty)
         asked, placed, may_be_empty = self._asked(probabilities, request)
-        (sets,) = placed.sets([self._state.law.alpha], self.calibration.classes, may_be_empty)
+        (sets,) = placed.sets([self._state.settings.alpha], self.calibration.classes, may_be_empty)
         self._remember(asked, "set", remember)
         answer: PredictionSets = sets_like_input(sets, probabilities)
         return answer
@@ -260,7 +268,7 @@ class Online:
         """Return the prediction sets as a boolean matrix, (rows, classes); as :meth:`predict_set` otherwise."""
         request = Request(groups, u, ids, normalize, logits, allow_empty=allow_empty)
         asked, placed, may_be_empty = self._asked(probabilities, request)
-        mask = placed.mask(self._state.law.alpha, may_be_empty)
+        mask = placed.mask(self._state.settings.alpha, may_be_empty)
         self._remember(asked, "mask", remember)
         answer: NDArray[np.bool_] = like_input(mask, probabilities)
         return answer
@@ -305,7 +313,7 @@ class Online:
 
         Say if some groups were never seen.
         """
-        held_out, alpha = self.calibration.held_out, self._state.law.alpha
+        held_out, alpha = self.calibration.held_out, self._state.settings.alpha
         may_be_empty = validate.flag(request.allow_empty, "allow_empty", self.calibration.allow_empty)
         asked = self._ask(probabilities, request)
         if asked.unknown:
@@ -314,20 +322,20 @@ class Online:
             groups=held_out.groups,
             group_sizes=held_out.sizes,  # at which nobody looks
             levels=(alpha,),
-            values=self._state.shown.thresholds[None],
+            values=self._state.history.thresholds[None],
         )
         return asked, PlacedRows(known, asked.rows, asked.groups), may_be_empty
 
     def __repr__(self) -> str:
-        law = self._state.law
-        head = f"Online(alpha={self.alpha:g}, window={law.window}, step={self.step:g})"
+        settings = self._state.settings
+        head = f"Online(alpha={self.alpha:g}, window={settings.window}, step={self.step:g})"
         if not self.rows:
             return f"{head}: no row yet"
         return f"{head}: {self.misses:,} of {self.rows:,} rows missed ({self.misses / self.rows:.1%})"
 
     def _remember(self, asked: Question, form: str, remember: bool) -> None:
         if validate.flag(remember, "remember"):
-            self._state.waiting.add(asked.keys, asked.seeds, self._state.shown.moment, asked.by_id, form)
+            self._state.waiting.add(asked.keys, asked.seeds, self._state.history.moment, asked.by_id, form)
 
     def save(self, path: str | Path) -> None:
         """Write the state to a small file, whole or not at all; :meth:`load` goes on from there, to the bit.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset.calibration.adaptive_level import MOST, Law, Past, Shown, Track
+from aptset.calibration.adaptive_level import MOST, AdaptiveLevel, LevelSettings, Past, ThresholdHistory
 from aptset.calibration.calibration import Calibration
 from aptset.core import store
 from aptset.core.validate import warn_caller
@@ -221,39 +221,41 @@ def first_scores(calibration: Calibration, window: int | None) -> list[Floats]:
 class State(NamedTuple):
     """All that a stream knows besides its calibration."""
 
-    law: Law
-    tracks: list[Track]
+    settings: LevelSettings
+    levels: list[AdaptiveLevel]
     numbering: Numbering
     waiting: WaitingRows
-    shown: Shown
+    history: ThresholdHistory
 
 
 def write_state(path: str | Path, calibration: Calibration, state: State) -> None:
     """Write a state, whole or not at all."""
-    law, asked, shown, last = state.law, state.waiting.everything(), state.shown, state.waiting.last
-    shown.forget(row.moment for row in asked)
-    recent: list[Any] = [[] if law.window is None else track.recent for track in state.tracks]
+    settings, asked, history, last = state.settings, state.waiting.everything(), state.history, state.waiting.last
+    history.forget(row.moment for row in asked)
+    recent: list[Any] = [[] if settings.window is None else adaptive.recent for adaptive in state.levels]
     keys, seeds, moments = zip(*asked, strict=True) if asked else ((), (), ())
-    from_moments, thresholds, rows = zip(*(at for past in shown.past for at in past), strict=True)
+    from_moments, thresholds, rows = zip(*(at for past in history.past for at in past), strict=True)
     facts = {
         "calibration": _digest(calibration),
-        "alpha": str(law.alpha),
-        "step": str(law.step),
-        "window": law.window,
+        "alpha": str(settings.alpha),
+        "step": str(settings.step),
+        "window": settings.window,
         "waiting": state.waiting.most,
         "block": state.numbering.block,
-        "moment": shown.moment,
-        "last": None if last is None or last.moment != shown.moment else [last.digest, last.form],
+        "moment": history.moment,
+        "last": None if last is None or last.moment != history.moment else [last.digest, last.form],
     }
     tensors = {
-        "tracks": np.array([[track.rows, track.misses, track.delay] for track in state.tracks], dtype=np.int64),
+        "tracks": np.array(
+            [[adaptive.rows, adaptive.misses, adaptive.delay] for adaptive in state.levels], dtype=np.int64
+        ),
         "recent": np.array([score for scores in recent for score in scores], dtype=np.float64),
         "recent_counts": np.array([len(scores) for scores in recent], dtype=np.int64),
         "seen": state.numbering.seen,
         "past_moments": np.array(from_moments, dtype=np.int64),
         "past_thresholds": np.array(thresholds, dtype=np.float64),
         "past_rows": np.array(rows, dtype=np.int64),
-        "past_counts": np.array([len(past) for past in shown.past], dtype=np.int64),
+        "past_counts": np.array([len(past) for past in history.past], dtype=np.int64),
         "asked_keys": np.array(keys, dtype=np.uint64),
         "asked_seeds": np.array(seeds, dtype=np.uint64),
         "asked_moments": np.array(moments, dtype=np.int64),
@@ -275,13 +277,13 @@ def _rise(values: NDArray[Any], counts: NDArray[Any], strictly: bool) -> bool:
 
 def _rules(facts: store.Facts, tensors: store.Tensors) -> store.Rules:
     """Return the relations that hold in every stream, whatever its calibration."""
-    tracks, window = tensors["tracks"], facts["window"]
+    levels, window = tensors["tracks"], facts["window"]
     recent, of_recent = tensors["recent"], tensors["recent_counts"]
     moments, rows, of_past = tensors["past_moments"], tensors["past_rows"], tensors["past_counts"]
     asked = tensors["asked_moments"]
     return {
         "its rows, misses and delays must be counts, and no more than its rows": lambda: (
-            ((tracks >= 0) & (tracks < MOST)).all() and (tracks[:, 1:] <= tracks[:, :1]).all()
+            ((levels >= 0) & (levels < MOST)).all() and (levels[:, 1:] <= levels[:, :1]).all()
         ),
         "its recent scores must be numbers, of each group no more than its window": lambda: (
             store.share_out(of_recent, len(recent), 0)
@@ -351,26 +353,30 @@ def read_state(path: str | Path, calibration: Calibration) -> State:
             f"{path} must be the state of a stream that began with this calibration; it began with another one. Load "
             "the calibration that was passed to Online."
         )
-    law = Law(store.stored_fraction(facts["alpha"]), store.stored_fraction(facts["step"]), facts["window"])
+    settings = LevelSettings(
+        store.stored_fraction(facts["alpha"]), store.stored_fraction(facts["step"]), facts["window"]
+    )
     fixed, counts = first_scores(calibration, None), tensors["tracks"].tolist()
     store.require(
         path, {"its groups must be those of its calibration": lambda: len(fixed) == len(counts)}, _STORE.remedy
     )
-    recent = fixed if law.window is None else np.split(tensors["recent"], np.cumsum(tensors["recent_counts"])[:-1])
-    tracks = [Track(law, scores.tolist(), *of_group) for scores, of_group in zip(recent, counts, strict=True)]
-    shown, waiting = Shown(tracks, facts["moment"]), WaitingRows(facts["waiting"])
+    recent = fixed if settings.window is None else np.split(tensors["recent"], np.cumsum(tensors["recent_counts"])[:-1])
+    levels = [
+        AdaptiveLevel(settings, scores.tolist(), *of_group) for scores, of_group in zip(recent, counts, strict=True)
+    ]
+    history, waiting = ThresholdHistory(levels, facts["moment"]), WaitingRows(facts["waiting"])
     columns = [tensors[f"past_{name}"].tolist() for name in ("moments", "thresholds", "rows")]
     every = iter(map(Past, *columns))
-    shown.past = [[*islice(every, n)] for n in tensors["past_counts"].tolist()]
-    now = [Past(shown.past[at][-1].moment, track.threshold, track.rows) for at, track in enumerate(tracks)]
-    is_now = [past[-1] for past in shown.past] == now
+    history.past = [[*islice(every, n)] for n in tensors["past_counts"].tolist()]
+    now = [Past(history.past[at][-1].moment, adaptive.threshold, adaptive.rows) for at, adaptive in enumerate(levels)]
+    is_now = [past[-1] for past in history.past] == now
     store.require(path, {"its past must end with what is in force": lambda: is_now}, _STORE.remedy)
     keys, seeds, moments = (tensors[f"asked_{name}"] for name in ("keys", "seeds", "moments"))
     starts = [0, *(np.flatnonzero(moments[1:] != moments[:-1]) + 1).tolist(), len(moments)]
     for start, stop in pairwise(starts if len(moments) else []):
         waiting.add(keys[start:stop], seeds[start:stop], int(moments[start]))
     waiting.last = None if facts["last"] is None else Last(facts["moment"], *facts["last"])
-    return State(law, tracks, Numbering(facts["block"], tensors["seen"]), waiting, shown)
+    return State(settings, levels, Numbering(facts["block"], tensors["seen"]), waiting, history)
 
 
 def _digest(calibration: Calibration) -> str:

@@ -124,7 +124,7 @@ class Face:
 
 def stays_on_device(probabilities: Any, formula: Formula) -> bool:
     """Tell whether rows are worked on where they lie: a score that is only a Python function runs on the host."""
-    return type(probabilities) is not np.ndarray and is_on_device(probabilities) and formula.weights is not None
+    return type(probabilities) is not np.ndarray and is_on_device(probabilities) and formula.linear is not None
 
 
 def shape_proxy(probabilities: Any, stays: bool) -> Any:

@@ -188,7 +188,9 @@ def check_stored_groups(path: str | Path, stored: store.Facts, classes: NDArray[
     is_list = isinstance(names, list) and len(names) > 0
     if not isinstance(kind, str) or kind not in KINDS or stored.keys() != KINDS[kind].stored or not is_list:
         *kinds, last = KINDS
-        raise store.damaged(path, f"its groups must be of kind {', '.join(kinds)} or {last}, with names")
+        is_of_others = isinstance(kind, str) and kind not in KINDS
+        how = f"; {kind!r} is known once the module that adds it to KINDS is imported" if is_of_others else ""
+        raise store.damaged(path, f"its groups must be of kind {', '.join(kinds)} or {last}, with names{how}")
     store.check_stored_values(path, stored["names"], "groups")
     message, fits = _OWN_NAMES.get(kind, ("", lambda *_: True))
     if not fits(stored["names"], classes):

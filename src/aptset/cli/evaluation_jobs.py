@@ -101,8 +101,6 @@ def outcomes_of(
     rows, n_skipped, path = 0, 0, file.path
     try:
         said = file.rows  # a quote that does not close is named before anything else
-        if said is None:
-            raise lacks(path, "an ending: .parquet, .csv or .arrow", [])
         own = file.names
         names = file.all_names
         sets = check_which_sets(path, own, alpha)

@@ -35,9 +35,18 @@ class CellKind(NamedTuple):
     several: str  # what may have too few samples
     effect: str  # of too few samples
     stored: frozenset[str] = frozenset({"kind", "names"})  # what a file says of the groups
+    with_rows: str = "pair"  # the kind of cells that labels make within groups of rows
 
 
 _OF_ROWS = ("groups", "so every label is in their sets. Calibrate on more samples of these groups or raise alpha.")
+
+OF_PAIRS = frozenset({"kind", "names", "bands", "rows", "labels"})  # what a file says of cells of rows and labels
+_BANDS_IN_GROUPS = CellKind(  # a "pair" whose labels share cells
+    *(True, True, "band of labels of every group", "within every band of labels of every group"),
+    "bands of labels in groups",
+    "so their labels are in every set of their groups. Calibrate on more samples of these bands, or join bands.",
+    OF_PAIRS,
+)
 
 # What decides about cells, by the name that files and pages have for it.
 KINDS = {
@@ -58,7 +67,7 @@ KINDS = {
     "pair": CellKind(
         *(True, True, "label of every group", "within every true label of every group", "labels of groups"),
         "so they are in every set of their groups. Calibrate on more samples of them, or raise alpha.",
-        frozenset({"kind", "names", "bands", "rows", "labels"}),
+        OF_PAIRS,
     ),
     "overlap": CellKind(
         *(True, False, "group", "within every group", *_OF_ROWS),
@@ -92,9 +101,10 @@ class Groups:
     """The groups that calibration knows, and where the group of a label comes from.
 
     ``kind`` is a name of :data:`KINDS`: "all" (one group), "label" (each label is a group), "band" (labels share
-    groups), "row" (a value that comes with the row), "pair" (that value, and the label or its band) or "overlap" (each
-    name is a combination of groups that overlap). Where labels share groups, ``bands`` has the number of the group of
-    each; where rows and labels both decide, ``rows`` has the values of rows, and the cells of each stand together.
+    groups), "row" (a value that comes with the row), "pair" (that value, and the label or its band), "overlap" (each
+    name is a combination of groups that overlap), or one that somebody added. Where labels share groups, ``bands`` has
+    the number of the group of each; where rows and labels both decide, ``rows`` has the values of rows, and the cells
+    of each stand together.
     """
 
     kind: str
@@ -137,6 +147,12 @@ class Groups:
     def by_label(self) -> bool:
         """Whether labels of one row may fall into different groups."""
         return KINDS[self.kind].by_label
+
+    @cached_property
+    def words(self) -> CellKind:
+        """What people are told of these cells."""
+        is_of_bands = self.kind == "pair" and self.of_columns is not None
+        return _BANDS_IN_GROUPS if is_of_bands else KINDS[self.kind]
 
     @property
     def by_both(self) -> bool:
@@ -266,7 +282,7 @@ class Groups:
         by_label = self.rows is not None and not any(cell in values for cell in self.names)
         keys = [cell[1] for cell in self.names] if by_label else list(self.names)
         missing = [key for key in keys if key not in values]
-        what = KINDS[self.kind].each
+        what = self.words.each
         if missing:
             hint = " For levels of labels calibrate with groups='label'." if not self.by_label else ""
             raise ValueError(
@@ -330,7 +346,7 @@ def pairs_of(rows: Groups, labels: Groups, n_classes: int) -> Groups:
         raise ValueError("groups of rows and labels at once must have one group for each row: they must not overlap.")
     bands = tuple(range(n_classes)) if labels.bands is None else labels.bands
     cells = tuple((row, label) for row in rows.names for label in labels.names)
-    return Groups("pair", cells, bands, rows=rows.names)
+    return Groups(KINDS[labels.kind].with_rows, cells, bands, rows=rows.names)
 
 
 def groups_labels(setting: Any) -> bool:

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from aptset.core import validate
-from aptset.core.groups import KINDS, Groups
+from aptset.core.groups import Groups
 from aptset.core.labels import hashable, plain_value
 from aptset.core.validate import warn_caller
 
@@ -322,7 +322,7 @@ def warn_if_too_few(
     short = {name: n for name, n in sizes.items() if n < needed[name]}
     if not short:
         return
-    what, kind = _in_words(alphas, levels or alphas), KINDS[groups.kind]
+    what, kind = _in_words(alphas, levels or alphas), groups.words
     wanted = {needed[name] for name in short}
     enough = f": at least {_readable(max(wanted))} are needed" if len(wanted) == 1 else ""
     if groups.is_one:

@@ -86,8 +86,8 @@ def check_same_kind(by_row: bool, values: GroupValues | None) -> None:
 def _as_values(values: Any, n_rows: int) -> GroupValues:
     if groups_labels(values):
         raise TypeError(
-            "groups=LabelBands(...) is about labels, not rows: pass it to calibrate or ConformalClassifier, "
-            "and no groups with new rows."
+            f"groups={type(values).__name__}(...) is about labels, not rows: pass it to calibrate or "
+            "ConformalClassifier, and no groups with new rows."
         )
     if isinstance(values, Coded):  # which were checked before
         check_length(values, n_rows, "groups")

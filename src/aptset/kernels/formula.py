@@ -55,8 +55,8 @@ class First:
 
 
 @dataclass(frozen=True)
-class Weights:
-    """The fast form of a score: what the compiled loops know. :mod:`aptset.kernels.formula` says what they may be.
+class LinearScore:
+    """A score that is linear in masses, u and ranks: what the compiled loops know, unless it breaks their rule.
 
     A label scores ``(above*A + own*p + own_u*u*p + top*T) / total + constant + u_weight*u``, where A is the mass above
     it in its row and T the largest mass; the most likely label may have a form of its own (``first``). A label without
@@ -89,8 +89,8 @@ class Weights:
         return tuple(self.flat.tolist())
 
     @classmethod
-    def of_flat(cls, flat: Sequence[float]) -> "Weights":
-        """Return the weights that have these numbers."""
+    def of_flat(cls, flat: Sequence[float]) -> "LinearScore":
+        """Return the linear score that has these numbers."""
         *names, behind, first = (field.name for field in fields(cls))
         n, values = len(names), dict(zip(names, flat, strict=False))
         of_first = First(*flat[n + 2 :]) if flat[n + 1] else None
@@ -179,7 +179,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Formula:
-    """A score as the loops take it: weights, or any function of places; and the power that probabilities are raised to.
+    """A score as the loops take it: linear, or any function of places; and the power that probabilities are raised to.
 
     A function may come with a fast form of its own (``fast``), which means the same to the last bit.
 
@@ -188,7 +188,7 @@ class Formula:
     rows need not be, since g < s and g < (s rounded up) are the same for every multiple g of the grid.
     """
 
-    weights: Weights | None
+    linear: LinearScore | None
     of: Callable[[Places], Floats] | None = None
     power: float = 1.0
     grid: float | None = None
@@ -240,14 +240,14 @@ def tempered(values: Floats, power: float, tolerance: float, xp: Operations = NU
     return normalised(raised(xp.where(is_good, values, np.nan), power, xp), xp)
 
 
-def rank_penalty(w: Weights, rank: Floats, u: Floats, xp: Operations = NUMPY) -> Floats:
+def rank_penalty(w: LinearScore, rank: Floats, u: Floats, xp: Operations = NUMPY) -> Floats:
     """By how much a rank counts, times its weight."""
     ranks: Floats = xp.product(w.rank, xp.where(rank > w.free_ranks, (rank - w.free_ranks) - w.rank_u * u, 0.0))
     return ranks
 
 
 def mass_score(
-    w: Weights,
+    w: LinearScore,
     above: Floats,
     own: Floats,
     top: Floats,
@@ -269,7 +269,9 @@ def mass_score(
     return with_first
 
 
-def zero_score(w: Weights, position: Floats, count: Floats, rank: Floats, u: Floats, xp: Operations = NUMPY) -> Floats:
+def zero_score(
+    w: LinearScore, position: Floats, count: Floats, rank: Floats, u: Floats, xp: Operations = NUMPY
+) -> Floats:
     """Score of labels without mass that stand behind: they share (1, 2]."""
     return (1.0 + ((position + 1.0) - u) / count) + rank_penalty(w, rank, u, xp)
 
@@ -277,8 +279,8 @@ def zero_score(w: Weights, position: Floats, count: Floats, rank: Floats, u: Flo
 _MOST = 1e9  # beyond this a rank times a penalty could become infinite
 
 
-def broken_rule(w: Weights) -> str | None:
-    """Return why the loops cannot take the weights, or None if they can."""
+def broken_rule(w: LinearScore) -> str | None:
+    """Return why the loops cannot take a linear score, or None if they can."""
     *numbers, _, _ = (getattr(w, field.name) for field in fields(w))
     numbers += astuple(w.first) if w.first else ()
     if not all(isinstance(x, Real) and isfinite(x) and abs(float(x)) <= _MOST for x in numbers):
@@ -297,11 +299,11 @@ def broken_rule(w: Weights) -> str | None:
     return None
 
 
-def _holds_along_the_row(w: Weights) -> bool:
+def _holds_along_the_row(w: LinearScore) -> bool:
     return w.above >= max(0, w.own, w.own + w.own_u) and (w.own_u <= 0 or w.above == 1)
 
 
-def _holds_behind_the_first(w: Weights, f: First) -> bool:
+def _holds_behind_the_first(w: LinearScore, f: First) -> bool:
     """Compare at the corners of all rows: the second mass is 0 or equals the top; u times a mass is 0 or all of it."""
     constants = (f.constant, f.u) == (w.constant, w.u) or f.constant + max(f.u, 0) <= w.constant + min(w.u, 0)
     return constants and all(
@@ -310,7 +312,7 @@ def _holds_behind_the_first(w: Weights, f: First) -> bool:
     )
 
 
-def _holds_before_labels_without_mass(w: Weights) -> bool:
+def _holds_before_labels_without_mass(w: LinearScore) -> bool:
     share = max(0, w.above, w.own, w.own + w.own_u) + max(0, w.top)
     if share + (w.constant + max(w.u, 0)) > 1:
         return False

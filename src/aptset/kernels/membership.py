@@ -112,7 +112,7 @@ def select(rows: Rows, thresholds: Floats | ThresholdsOfBlock, min_size: int = 0
         of_levels = [cut(rows, np.ascontiguousarray(of_level[0]), min_size) for of_level in thresholds]
         first_bad = first_bad_row([of_level.first_bad for of_level in of_levels])
         return SelectedSets([] if first_bad >= 0 else [of_level.at(0) for of_level in of_levels], first_bad)
-    if rows.formula.weights is None:  # the sets at smaller thresholds need not be beginnings of those at larger ones
+    if rows.formula.linear is None:  # the sets at smaller thresholds need not be beginnings of those at larger ones
         return _select_by_cell(rows, lambda start, stop: _of_rows(thresholds, slice(start, stop)), min_size)
     nested = cut(rows, thresholds[:, :, 0].T, min_size)
     if nested.first_bad >= 0:

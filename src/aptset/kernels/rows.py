@@ -186,7 +186,7 @@ class Rows:
     @property
     def engine(self) -> Engine:
         """What runs the loops over these rows."""
-        return engines.chosen.for_functions if self.formula.weights is None else engines.chosen
+        return engines.chosen.for_functions if self.formula.linear is None else engines.chosen
 
 
 Work = Callable[[Rows, int, int, Words | None], tuple[int, Result]]

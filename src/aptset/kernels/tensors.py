@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from aptset.kernels.engines.interface import Calibrated
-from aptset.kernels.formula import Weights
+from aptset.kernels.formula import LinearScore
 from aptset.kernels.rows import PREDICTION
 
 Tensor = Any  # torch is no dependency: it is there where a tensor came from
@@ -27,7 +27,7 @@ class TensorRows:
     """
 
     probabilities: Tensor
-    weights: Weights
+    linear: LinearScore
     key: Any
     tolerance: float
     seeds: Tensor = None

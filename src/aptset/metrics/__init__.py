@@ -123,15 +123,16 @@ class Metric:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """A metric by size, label or group: the attribute of an evaluation, the function, what it shows, by what.
+    """A metric by size, label, group or anything else: the attribute of an evaluation, the function, what it shows.
 
-    ``streams`` is as in :class:`Metric`.
+    ``by`` is what the parts are called in tables and figures. For "group" the function gets the groups that were passed
+    as a third argument, and is left out where there are none. ``streams`` is as in :class:`Metric`.
     """
 
     name: str
     of: Callable[..., dict[Any, Estimate]]
     words: str
-    by: Literal["size", "label", "group"]
+    by: str
     streams: bool = True
 
     def measure(self, outcome: Outcome, groups: Any, confidence: float) -> dict[Any, Estimate] | None:

@@ -27,8 +27,9 @@ def as_group_list(groups: Any) -> list[Any] | None:
     if groups is None or isinstance(groups, Overlapping):
         return None
     if groups_labels(groups):
+        way_out = "Pass bands.of(labels)." if hasattr(groups, "of") else "Pass the group of each row's label."
         raise TypeError(
-            "groups must hold the group of each row; got LabelBands, which are about labels. Pass bands.of(labels)."
+            f"groups must hold the group of each row; got {type(groups).__name__}, which are about labels. {way_out}"
         )
     if is_table(groups) or (isinstance(groups, np.ndarray) and groups.ndim > 1):
         raise TypeError(

@@ -165,7 +165,7 @@ def _formula_of(calibration: Calibration) -> Formula:
     """Return the score as a formula that can be written as a graph; refuse what sets depend on besides the row."""
     formula, held_out = calibration._formula, calibration.held_out
     way_out = "call calibration.predict_mask in Python"
-    if formula.weights is None and not isinstance(formula.fast, OwnMass):
+    if formula.linear is None and not isinstance(formula.fast, OwnMass):
         raise ValueError(
             f"conformity must have weights to be a graph; {calibration.conformity!r} is a function of Python, or one "
             f"that walks along ordered labels. Calibrate with one of the library's other scores, or {way_out}."

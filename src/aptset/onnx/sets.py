@@ -16,8 +16,8 @@ from aptset.kernels.engines.interface import BLOCK_ROWS
 from aptset.kernels.formula import (
     Floats,
     Formula,
+    LinearScore,
     OwnMass,
-    Weights,
     mass_score,
     normalised,
     tempered,
@@ -83,7 +83,7 @@ class GraphSettings:
     def is_short(self) -> bool:
         """Whether sets can be told from the first labels of a row, if they end among them."""
         is_asked = self.order or self.search is not None or self.min_size > 0
-        in_order, ends = self.formula.weights is not None, bool(np.isfinite(self.thresholds.max()))
+        in_order, ends = self.formula.linear is not None, bool(np.isfinite(self.thresholds.max()))
         return not is_asked and in_order and ends and self.n_classes > WIDE
 
 
@@ -316,23 +316,23 @@ def _scores(settings: GraphSettings, order: Traced, steps: Traced, total: Traced
     graph, formula, width = steps.graph, settings.formula, steps.width
     above = graph.value("CumSum", steps, graph.constant(1, np.int64), exclusive=1, dtype=np.float64, width=width)
     rank = np.arange(1.0, width + 1.0)[None, :]
-    weights = formula.weights
-    if weights is None:
+    linear = formula.linear
+    if linear is None:
         assert isinstance(formula.fast, OwnMass)
         own = formula.fast
         factors = looked_up(own.factors, order)
         scores = -(steps * factors) / total + (own.constant + own.u * u)
-        weights = Weights()
+        linear = LinearScore()
     else:
-        scores = mass_score(weights, above, steps, steps[:, 0:1], steps[:, 1:2], total, rank, u, ONNX)
-    if not weights.behind or _stays_behind(settings, weights):
+        scores = mass_score(linear, above, steps, steps[:, 0:1], steps[:, 1:2], total, rank, u, ONNX)
+    if not linear.behind or _stays_behind(settings, linear):
         return _spread(scores, steps)
     has_mass = steps > 0.0
     if _none_behind(settings):
         return _spread(where(has_mass, scores, np.inf), steps)
     with_mass = has_mass.astype(np.float64).sum(axis=1)
     zeros = (float(settings.n_classes) - with_mass)._with("Max", 1.0)
-    behind = zero_score(weights, (rank - 1.0) - with_mass, zeros, rank, u, ONNX)
+    behind = zero_score(linear, (rank - 1.0) - with_mass, zeros, rank, u, ONNX)
     return _spread(where(has_mass, scores, behind), steps)
 
 
@@ -341,7 +341,7 @@ def _none_behind(settings: GraphSettings) -> bool:
     return settings.search is None and bool(settings.thresholds.max() < 1.0)
 
 
-def _stays_behind(settings: GraphSettings, w: Weights) -> bool:
+def _stays_behind(settings: GraphSettings, w: LinearScore) -> bool:
     """Tell whether labels without mass are in no set, and score at least 1 as others do: all mass is above them."""
     return _none_behind(settings) and w.above == 1.0 and w.top >= 0.0 and w.constant + min(w.u, 0.0) >= 0.0
 

@@ -19,7 +19,7 @@ from aptset.conformal.thresholds import Thresholds, level_of_rank
 from aptset.core import validate
 from aptset.core.devices import is_on_device, on_host, tensor_of
 from aptset.core.groupings import WITHOUT_P_VALUES, refuse_overlapping
-from aptset.core.groups import KINDS, Groups, Ids, groups_overlap
+from aptset.core.groups import Groups, Ids, groups_overlap
 from aptset.core.labels import as_labels, check_length, known_columns
 from aptset.core.levels import Level, alpha_of, check_level
 from aptset.core.matrix import OF_ESTIMATOR, check_new_probabilities, check_rows, shares_of, softmax_of
@@ -324,7 +324,7 @@ def _chances(calibration: Calibration | CrossCalibration, probabilities: Any, fo
 def _evaluation(answer: Answer, y: Any, groups: Any, features: Any, sliced: Any, random_state: Any) -> Evaluation:
     """Return the evaluation with its rows, from which a page computes; bands of labels are shown like groups."""
     (sets, last), known, are_bands = answer.sets, answer.held_out.groups, False
-    if known.kind == "band" and groups is None:
+    if known.by_label_alone and known.bands is not None and groups is None:
         names, are_bands = [*known.names, "labels that calibration did not know"], True
         groups = [names[band] for band in answer.of_row.tolist()]
     evaluation = evaluate(sets, y, sliced, groups, alpha=answer.level, random_state=random_state)
@@ -382,7 +382,7 @@ _SOURCES = {"content": "the content of the row", "ids": "the id of the row", "gi
 
 
 def _settings(name: str, held_out: Thresholds, score: str, chance: Randomization, may_be_empty: bool) -> dict[str, str]:
-    within = KINDS[held_out.groups.kind].within.format(n=len(held_out.groups.names))
+    within = held_out.groups.words.within.format(n=len(held_out.groups.names))
     folds = len(held_out.folds)
     return {
         "Calibration": name + (f", {folds} folds" if folds > 1 else ""),

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from aptset.core import validate
-from aptset.kernels.formula import First, Floats, Places, Weights
+from aptset.kernels.formula import First, Floats, LinearScore, Places
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Adaptive:
     array([0.25])
     """
 
-    weights: ClassVar[Weights] = Weights(above=1.0, own=1.0, own_u=-1.0)  # the fast form
+    weights: ClassVar[LinearScore] = LinearScore(above=1.0, own=1.0, own_u=-1.0)  # the fast form
 
     def of(self, places: Places) -> Floats:
         """Return the score of every label."""
@@ -71,9 +71,9 @@ class Regularized:
         validate.whole(self.free_ranks, "free_ranks", 0, most=1e9)
 
     @property
-    def weights(self) -> Weights:
+    def weights(self) -> LinearScore:
         """The fast form."""
-        return Weights(above=1.0, own=1.0, own_u=-1.0, rank=self.penalty, free_ranks=self.free_ranks)
+        return LinearScore(above=1.0, own=1.0, own_u=-1.0, rank=self.penalty, free_ranks=self.free_ranks)
 
     def of(self, places: Places) -> Floats:
         """Return the score of every label."""
@@ -110,10 +110,10 @@ class SAPS:
         check_penalty(self.penalty)
 
     @property
-    def weights(self) -> Weights:
+    def weights(self) -> LinearScore:
         """The fast form."""
         first = First(own=1.0, own_u=-1.0)
-        return Weights(top=1.0, rank=self.penalty, free_ranks=1.0, rank_u=1.0, behind=False, first=first)
+        return LinearScore(top=1.0, rank=self.penalty, free_ranks=1.0, rank_u=1.0, behind=False, first=first)
 
     def of(self, places: Places) -> Floats:
         """Return the score of every label."""
@@ -138,9 +138,9 @@ class Rank:
     """
 
     @property
-    def weights(self) -> Weights:
+    def weights(self) -> LinearScore:
         """The fast form."""
-        return Weights(rank=1.0, rank_u=1.0, behind=False)
+        return LinearScore(rank=1.0, rank_u=1.0, behind=False)
 
     def of(self, places: Places) -> Floats:
         """Return the score of every label."""

@@ -1,7 +1,8 @@
 """What a score must be, whoever wrote it, the form in which the loops take it, and how it stands in a file.
 
 In a file a score of the library goes by its name in ``SCORES``, one of the user's by "module:object", with its settings
-if it is a dataclass: it is found again by name, never as code. Nothing is imported that the caller did not name.
+if it is a dataclass (texts, numbers, booleans, or tuples of them): it is found again by name, never as code. Nothing is
+imported that the caller did not name.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core.store import check_stored_values, damaged
-from aptset.kernels.formula import Floats, Formula, Places, Weights, broken_rule
+from aptset.kernels.formula import Floats, Formula, LinearScore, Places, broken_rule
 from aptset.kernels.rows import Rows, all_scores_of_block
 from aptset.scores import ALIASES, SCORES, Gridded, OfFunction, Ordered, Prevalence, Score, Tempered
 
@@ -107,8 +108,8 @@ def _check_fast_form(score: Any) -> None:
     weights = getattr(score, "weights", None)
     if weights is None:
         return
-    if not isinstance(weights, Weights):
-        raise TypeError(f"conformity must have Weights as weights; {score!r} has {weights!r}. {_WAY_OUT}")
+    if not isinstance(weights, LinearScore):
+        raise TypeError(f"conformity must have a LinearScore as weights; {score!r} has {weights!r}. {_WAY_OUT}")
     broken = broken_rule(weights)
     if broken is not None:
         raise ValueError(
@@ -242,13 +243,12 @@ def _settings(score: Any) -> dict[str, Any]:
     for field in fields(score):
         value = getattr(score, field.name)
         value = value.item() if isinstance(value, np.generic) else value
-        is_list = isinstance(value, tuple) and type(score) is Ordered  # which takes a list for a tuple
-        plain = value if is_list else () if value is None else (value,)
-        if not all(isinstance(one, str | bool | int | float) for one in plain):
-            raise _cannot_be_saved(
-                score, f"its {field.name} is {value!r}, and settings must be texts, numbers or booleans"
-            )
-        settings[field.name] = list(value) if is_list else value
+        is_tuple = isinstance(value, tuple)  # a list in the file
+        plain = value if is_tuple else () if value is None else (value,)
+        if not all(isinstance(item, str | bool | int | float) for item in plain):
+            rule = "settings must be texts, numbers, booleans or tuples of them"
+            raise _cannot_be_saved(score, f"its {field.name} is {value!r}, and {rule}")
+        settings[field.name] = list(value) if is_tuple else value
     return settings
 
 
@@ -312,8 +312,9 @@ def find_score(
         kind = _NAMED[name] if name in _NAMED else _of_user(path, name, scores or {}, trust)
     if given is not None and not isinstance(kind, type):
         kind = type(kind)
+    arguments = {key: tuple(item) if isinstance(item, list) else item for key, item in (given or {}).items()}
     try:
-        score = check_conformity(kind(**(given or {})) if isinstance(kind, type) else kind)
+        score = check_conformity(kind(**arguments) if isinstance(kind, type) else kind)
     except (TypeError, ValueError, OverflowError) as error:
         why = " ".join(str(error).split())[:200].rstrip(".")
         raise damaged(path, f"its score {name!r} cannot be made ({why})") from error

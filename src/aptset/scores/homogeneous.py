@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.core.labels import check_every_label, check_training_counts, plain_value
-from aptset.kernels.formula import First, Floats, OwnMass, Places, Weights
+from aptset.kernels.formula import First, Floats, LinearScore, OwnMass, Places
 
 # Spread over equal probabilities: small enough to leave different ones in their order, large enough that two million
 # values still fit between 1/2 and 1/2 + TIE_NOISE in float64.
@@ -39,9 +39,9 @@ class Homogeneous:
     """
 
     @property
-    def weights(self) -> Weights:
+    def weights(self) -> LinearScore:
         """The fast form."""
-        return Weights(own=-1.0, constant=1.0 - TIE_NOISE, u=TIE_NOISE)
+        return LinearScore(own=-1.0, constant=1.0 - TIE_NOISE, u=TIE_NOISE)
 
     def of(self, places: Places) -> Floats:
         """Return the score of every label."""
@@ -64,10 +64,10 @@ class Margin:
     """
 
     @property
-    def weights(self) -> Weights:
+    def weights(self) -> LinearScore:
         """The fast form."""
         first = First(own=-1.0, second=1.0, constant=-TIE_NOISE, u=TIE_NOISE)
-        return Weights(own=-1.0, top=1.0, constant=-TIE_NOISE, u=TIE_NOISE, first=first)
+        return LinearScore(own=-1.0, top=1.0, constant=-TIE_NOISE, u=TIE_NOISE, first=first)
 
     def of(self, places: Places) -> Floats:
         """Return the score of every label."""

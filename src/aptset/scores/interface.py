@@ -16,8 +16,12 @@ class Score(Protocol):
     """A function of where labels stand in their rows.
 
     No order is assumed: a set holds every label whose score is at most the threshold, and p-values come from the same
-    scores. A score may also have ``weights`` (:class:`aptset.kernels.formula.Weights`), the same function in the form
-    that the compiled loops know; they are refused if they break the rule of those loops or differ from ``of``.
+    scores. A score may also have ``weights``, the same function as a :class:`aptset.kernels.formula.LinearScore`, which
+    the compiled loops know; it is refused if it breaks the rule of those loops or differs from ``of``. (They are the
+    coefficients of the score, and have nothing to do with the importance weights of rows.)
+
+    A score that knows something of each label, such as their order, has ``for_classes(classes)``: it gets the labels
+    in the order of the columns, and returns the score that is computed for them (:class:`aptset.Ordered` does).
     """
 
     def of(self, places: Places) -> Floats:

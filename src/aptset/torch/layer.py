@@ -113,8 +113,8 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         self.normalize, self.logits = validate.flag(normalize, "normalize"), validate.flag(logits, "logits")
         self.calibration: Calibration | None = None
         _check_fast(formula, self.conformity)
-        assert formula.weights is not None
-        self.weights, self.power = in_numbers_of_python(formula.weights), formula.power
+        assert formula.linear is not None
+        self.weights, self.power = in_numbers_of_python(formula.linear), formula.power
         self._flat: list[float] = self.weights.flat.tolist()
         infinite = torch.full((len(self.alphas), self.n_classes if self.by_label else 1), torch.inf, dtype=_WIDE)
         self.register_buffer("threshold_bits", infinite.view(torch.int64))
@@ -315,7 +315,7 @@ def _layer_of(
 
 def _check_fast(formula: Formula, conformity: Any) -> None:
     """Refuse a score that is only a Python function: it cannot be a part of a graph."""
-    if formula.weights is None:
+    if formula.linear is None:
         raise ValueError(
             f"conformity must have weights to be used in a layer; {conformity!r} is a function of places alone. "
             "Take one of the library's scores, or call calibration.predict_mask, which takes any function."

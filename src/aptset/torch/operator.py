@@ -26,7 +26,7 @@ from aptset.kernels.engines.torch_rows import (
     words_of,
 )
 from aptset.kernels.engines.torch_rows import own_seeds as own_seeds_of_tensor
-from aptset.kernels.formula import Floats, Formula, Weights, normalised, tempered
+from aptset.kernels.formula import Floats, Formula, LinearScore, normalised, tempered
 from aptset.kernels.membership import masks
 from aptset.kernels.rowhash import Words
 from aptset.kernels.rows import PREDICTION, Rows, hash_rows, own_seeds, softmax_by_blocks
@@ -134,7 +134,7 @@ def _bad_rows(rows: Rows) -> NDArray[np.bool_]:
 
 @lru_cache(maxsize=64)
 def _formula(flat: tuple[float, ...], power: float) -> Formula:
-    return Formula(Weights.of_flat(flat), power=power)
+    return Formula(LinearScore.of_flat(flat), power=power)
 
 
 OPERATOR = torch.library.custom_op("aptset::set_masks", _on_device, mutates_args=(), schema=_SCHEMA)

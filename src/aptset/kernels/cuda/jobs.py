@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from aptset.kernels.engines.interface import BLOCK_ROWS
-from aptset.kernels.formula import Weights
+from aptset.kernels.formula import LinearScore
 from aptset.kernels.rowhash import column_keys
 
 _POINTER, _WHOLE, _DOUBLE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
@@ -263,7 +263,7 @@ def over_chunks(
     which = noted + 8 * n_seeds
     if n_counters:  # a key that is a tensor lies on the device, and stays there: nobody waits for it
         _prepare(starts, None if keys is not None else rows.key, at_keys, n_keys, first, n_counters)
-    job = changed(_job_of(rows.weights), tolerance=rows.tolerance, bad=first, unlike=first + 8)
+    job = changed(_job_of(rows.linear), tolerance=rows.tolerance, bad=first, unlike=first + 8)
     job.column_keys, job.slow = at_keys if keys is None else keys.data_ptr(), which + 8 * n_words
     for number, start in enumerate(range(0, n, step)):
         size, of_chunk, chunk = min(step, n - start), first + 16 * (1 + number), Chunk(start)
@@ -315,10 +315,10 @@ class Counters(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _job_of(weights: Weights) -> Job:
-    """Return a job that knows the weights alone."""
+def _job_of(linear: LinearScore) -> Job:
+    """Return a job that knows the score alone."""
     job = Job()
-    job.weights = weights.as_tuple
+    job.weights = linear.as_tuple
     return job
 
 

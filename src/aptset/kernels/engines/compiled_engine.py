@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from aptset.kernels import blocks
 from aptset.kernels.buckets import FinerIndex, refined
 from aptset.kernels.engines.interface import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Members, UnorderedMembers
-from aptset.kernels.formula import Floats, Ordering, OwnMass, Places, Weights
+from aptset.kernels.formula import Floats, LinearScore, Ordering, OwnMass, Places
 from aptset.kernels.p_value_rounding import by_decimals, rounding_bits
 from aptset.kernels.rowhash import Words, column_keys
 from aptset.kernels.softmax import CONSTANTS
@@ -193,13 +193,13 @@ _large_table = lru_cache(maxsize=2)(_compute)
 
 _MANY = 48  # members a row: fewer are in order at once
 _FEW_CELLS = 2**14  # too few for waiting to be worth it
-_NO_WEIGHTS = Weights().flat  # of a score that the loops do not know
+_NO_LINEAR_SCORE = LinearScore().flat  # of a score that the loops do not know
 
 
 def job_of(rows: Rows, noted: Words | None) -> tuple[object, ...]:
     """Return the arguments that every loop over probabilities takes first (``JOB_FORMAT`` in ``c/compiled.c``)."""
-    values, weights = rows.probabilities, rows.formula.weights
-    flat = _NO_WEIGHTS if weights is None else weights.flat
+    values, linear = rows.probabilities, rows.formula.linear
+    flat = _NO_LINEAR_SCORE if linear is None else linear.flat
     keys = column_keys(rows.key, values.shape[1])
     return values, values.shape[1], flat, keys, rows.key, rows.tolerance, rows.seeds, rows.u, noted
 
@@ -234,7 +234,7 @@ def at_cells(thresholds: Floats) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class FreeEngine(CompiledEngine):
-    """The loops around scores that have no weights: every label is scored first, and no order of scores is assumed.
+    """The loops around scores that have no linear form: every label is scored first, and no order of scores is assumed.
 
     Scores of a label's own mass and of ordered labels are worked out in C; others are functions, which are told in C
     where labels stand.

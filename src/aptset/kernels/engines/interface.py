@@ -143,7 +143,7 @@ class Engine(Protocol):
 
     @property
     def for_functions(self) -> Engine:
-        """The engine of scores without weights, which are functions of places."""
+        """The engine of scores without a linear form, which are functions of places."""
         ...
 
     def step(self, rows: Rows) -> int:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from aptset.kernels import blocks
 from aptset.kernels.engines.interface import BLOCK_ROWS, Calibrated, Columns, Copies, Groups, Members, columns_in
-from aptset.kernels.formula import Floats, Places, Weights, mass_score, zero_score
+from aptset.kernels.formula import Floats, LinearScore, Places, mass_score, zero_score
 from aptset.kernels.p_value_rounding import by_decimals
 from aptset.kernels.rowhash import (
     GOLDEN,
@@ -81,18 +81,18 @@ def order_of(block: PreparedBlock) -> tuple[NDArray[np.intp], Floats]:
     return order, (ordered + 2.0) - 2.0
 
 
-def ordered_scores(block: PreparedBlock, weights: Weights) -> tuple[NDArray[np.intp], Floats]:
+def ordered_scores(block: PreparedBlock, linear: LinearScore) -> tuple[NDArray[np.intp], Floats]:
     """Order of the labels of each row, and their scores in that order (upward)."""
     order, mass = order_of(block)
     above = np.cumsum(mass, axis=1) - mass
     rank = np.arange(1.0, mass.shape[1] + 1.0)[None, :]
     top_two = mass[:, 0:1], mass[:, 1:2]
-    scores = mass_score(weights, above, mass, *top_two, block.total[:, None], rank, block.u[:, None])
+    scores = mass_score(linear, above, mass, *top_two, block.total[:, None], rank, block.u[:, None])
     with_zeros = np.flatnonzero(mass[:, -1] == 0.0)  # rows with labels without mass: those stand last
-    if len(with_zeros) and weights.behind:
+    if len(with_zeros) and linear.behind:
         with_mass = (mass[with_zeros] > 0.0).sum(axis=1, keepdims=True)
         zeros = np.maximum(mass.shape[1] - with_mass, 1)
-        behind = zero_score(weights, rank - 1.0 - with_mass, zeros, rank, block.u[with_zeros, None])
+        behind = zero_score(linear, rank - 1.0 - with_mass, zeros, rank, block.u[with_zeros, None])
         scores[with_zeros] = np.where(mass[with_zeros] > 0.0, scores[with_zeros], behind)
     return order, scores
 
@@ -113,14 +113,14 @@ def order_and_scores(block: Rows, noted: Words | None = None) -> tuple[NDArray[n
     if prepared.first_bad >= 0:
         none = np.zeros(block.probabilities.shape)
         return none.astype(np.intp), none, prepared.first_bad
-    if block.formula.weights is not None:
-        return *ordered_scores(prepared, block.formula.weights), -1
+    if block.formula.linear is not None:
+        return *ordered_scores(prepared, block.formula.linear), -1
     assert block.formula.of is not None
     order, mass = order_of(prepared)
     return order, np.take_along_axis(block.formula.of(places_of(prepared, order, mass)), order, axis=1), -1
 
 
-def label_scores_of(prepared: PreparedBlock, weights: Weights, labels: NDArray[np.int64]) -> Floats:
+def label_scores_of(prepared: PreparedBlock, linear: LinearScore, labels: NDArray[np.int64]) -> Floats:
     """Score of one label a row, without an order of the others."""
     values, mass, u = prepared.values, prepared.mass, prepared.u
     at = np.arange(len(values)), labels
@@ -135,14 +135,14 @@ def label_scores_of(prepared: PreparedBlock, weights: Weights, labels: NDArray[n
         before[tied] = ((values[tied] == value[tied]) & (breakers < my_breaker)).sum(axis=1)
     above = np.where(is_greater, mass, 0.0).sum(axis=1) + before * own
     rank = greater + before + 1.0
-    top, second = _top_two(mass, weights)
-    scores = mass_score(weights, above, own, top, second, prepared.total, rank, u)
+    top, second = _top_two(mass, linear)
+    scores = mass_score(linear, above, own, top, second, prepared.total, rank, u)
     none = np.flatnonzero(own == 0.0)
-    if weights.behind and len(none):
+    if linear.behind and len(none):
         with_mass = (mass[none] > 0.0).sum(axis=1)
         zeros = np.maximum(values.shape[1] - with_mass, 1)
         position = greater[none] - with_mass + before[none]
-        scores[none] = zero_score(weights, position, zeros, rank[none], u[none])
+        scores[none] = zero_score(linear, position, zeros, rank[none], u[none])
     return scores
 
 
@@ -152,9 +152,9 @@ def _count(flags: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.asarray(in_bytes, dtype=np.int64)
 
 
-def _top_two(mass: Floats, weights: Weights) -> tuple[Floats, Floats]:
+def _top_two(mass: Floats, linear: LinearScore) -> tuple[Floats, Floats]:
     """Return the two largest masses of each row, or zeros if no weight asks for them."""
-    if weights.top == 0.0 and weights.first is None:
+    if linear.top == 0.0 and linear.first is None:
         return np.zeros(len(mass)), np.zeros(len(mass))
     second, top = np.partition(mass, -2, axis=1)[:, -2:].T
     return top, second
@@ -178,14 +178,14 @@ class NumpyEngine:
 
     def label_scores(self, rows: Rows, labels: NDArray[np.int64], scores: Floats, noted: Words | None) -> int:
         """Score one label of each row."""
-        if rows.formula.weights is None:
+        if rows.formula.linear is None:
             every = np.empty(rows.probabilities.shape)
             bad = self.all_scores(rows, every, noted)
             scores[:] = np.take_along_axis(every, labels[:, None], axis=1)[:, 0]
             return bad
         prepared = prepare_block(rows, noted)
         if prepared.first_bad < 0:
-            scores[:] = label_scores_of(prepared, rows.formula.weights, labels)
+            scores[:] = label_scores_of(prepared, rows.formula.linear, labels)
         return prepared.first_bad
 
     def all_scores(self, rows: Rows, scores: Floats, noted: Words | None = None) -> int:

@@ -40,11 +40,11 @@ class TorchEngine:
 
     def label_scores(self, rows: TensorRows, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Score one label of each row."""
-        weights = in_numbers_of_python(rows.weights)
+        linear = in_numbers_of_python(rows.linear)
         scores, seeds, n_copies, bads = [], [], [], []
         for start, stop, piece, copies in _pieces(rows):
             prepared = _open(piece)
-            scores.append(label_scores(prepared, weights, labels[start:stop].to(torch.int64)))
+            scores.append(label_scores(prepared, linear, labels[start:stop].to(torch.int64)))
             seeds.append(prepared.seeds)
             n_copies.append(copies)
             bads.append(_from(start, prepared.bad))
@@ -52,38 +52,38 @@ class TorchEngine:
 
     def all_scores(self, rows: TensorRows) -> tuple[Tensor, Tensor]:
         """Score every label."""
-        weights = in_numbers_of_python(rows.weights)
-        return _fill(rows, torch.float64, lambda prepared, start, stop: _in_columns(*ordered_scores(prepared, weights)))
+        linear = in_numbers_of_python(rows.linear)
+        return _fill(rows, torch.float64, lambda prepared, start, stop: _in_columns(*ordered_scores(prepared, linear)))
 
     def mask(self, rows: TensorRows, thresholds: Tensor, min_size: int) -> tuple[Tensor, Tensor]:
         """Flag the members."""
-        weights = in_numbers_of_python(rows.weights)
+        linear = in_numbers_of_python(rows.linear)
 
         def work(prepared: PreparedRows, start: int, stop: int) -> Tensor:
-            is_member = mask_of(prepared, weights, _of(thresholds, start, stop)[:, None], min_size)
+            is_member = mask_of(prepared, linear, _of(thresholds, start, stop)[:, None], min_size)
             return is_member | prepared.bad[:, None]
 
         return _fill(rows, torch.bool, work)
 
     def mask_by_label(self, rows: TensorRows, thresholds: Tensor, min_size: int) -> tuple[Tensor, Tensor]:
         """Flag the members at a threshold for every column."""
-        weights = in_numbers_of_python(rows.weights)
+        linear = in_numbers_of_python(rows.linear)
 
         def work(prepared: PreparedRows, start: int, stop: int) -> Tensor:
-            return mask_of(prepared, weights, thresholds[None, :], min_size) | prepared.bad[:, None]
+            return mask_of(prepared, linear, thresholds[None, :], min_size) | prepared.bad[:, None]
 
         return _fill(rows, torch.bool, work)
 
     def cut(self, rows: TensorRows, thresholds: Tensor, min_size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return the members at the largest threshold."""
-        weights = in_numbers_of_python(rows.weights)
+        linear = in_numbers_of_python(rows.linear)
         n_levels = thresholds.shape[1]
         sizes = torch.empty((n_levels, len(rows)), dtype=torch.int32, device=rows.probabilities.device)
         columns = torch.arange(rows.probabilities.shape[1], device=sizes.device)[None, :]
         bads = []
         for start, stop, piece, _ in _pieces(rows):
             prepared = _open(piece)
-            _, scores = ordered_scores(prepared, weights)
+            _, scores = ordered_scores(prepared, linear)
             wanted = _of(thresholds, start, stop)
             for level in range(n_levels):
                 inside = (scores <= wanted[:, level : level + 1]).sum(dim=1)
@@ -92,17 +92,17 @@ class TorchEngine:
         longest = sizes.amax(dim=0)
 
         def members(prepared: PreparedRows, start: int, stop: int) -> Tensor:
-            order, _ = ordered_scores(prepared, weights)
+            order, _ = ordered_scores(prepared, linear)
             return order[columns < longest[start:stop, None]]
 
         return sizes, longest, _members(rows, longest, members), _first(bads)
 
     def cut_by_label(self, rows: TensorRows, thresholds: Tensor, min_size: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return the members at a threshold for every column."""
-        weights = in_numbers_of_python(rows.weights)
+        linear = in_numbers_of_python(rows.linear)
 
         def inside(prepared: PreparedRows) -> tuple[Tensor, Tensor]:
-            order, scores = ordered_scores(prepared, weights)
+            order, scores = ordered_scores(prepared, linear)
             return order, filled(scores <= thresholds[order], min_size)
 
         def members(prepared: PreparedRows, start: int, stop: int) -> Tensor:
@@ -119,7 +119,7 @@ class TorchEngine:
 
     def p_values(self, rows: TensorRows, calibrated: Calibrated, row_groups: Tensor | None) -> tuple[Tensor, Tensor]:
         """Count by bisection and look the counts up."""
-        weights, device = in_numbers_of_python(rows.weights), rows.probabilities.device
+        linear, device = in_numbers_of_python(rows.linear), rows.probabilities.device
         kept = calibrated.kept.get((self.name, str(device)))
         if kept is None:
             kept = calibrated.kept[self.name, str(device)] = _on_device(calibrated, device)
@@ -127,7 +127,7 @@ class TorchEngine:
         columns = torch.arange(n_columns, device=device)[None, :]
 
         def work(prepared: PreparedRows, start: int, stop: int) -> Tensor:
-            scores = _in_columns(*ordered_scores(prepared, weights))
+            scores = _in_columns(*ordered_scores(prepared, linear))
             groups = columns if row_groups is None else row_groups[start:stop, None].to(torch.int64)
             return _looked_up(scores, groups.expand(scores.shape), *kept)
 

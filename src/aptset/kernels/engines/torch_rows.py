@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from aptset.kernels.engines.interface import BLOCK_ROWS
-from aptset.kernels.formula import First, Operations, Weights, mass_score, zero_score
+from aptset.kernels.formula import First, LinearScore, Operations, mass_score, zero_score
 from aptset.kernels.rowhash import GOLDEN
 
 Tensor = Any
@@ -171,7 +171,7 @@ def first_bad(bad: Tensor) -> Tensor:
     return torch.where(row == n, -1, row)
 
 
-def ordered_scores(rows: PreparedRows, weights: Weights) -> tuple[Tensor, Tensor]:
+def ordered_scores(rows: PreparedRows, linear: LinearScore) -> tuple[Tensor, Tensor]:
     """Order of the labels of each row, and their scores in that order (upward)."""
     by_tie = ties(rows.seeds, rows.u, rows.words).argsort(dim=1)
     by_value = torch.sort(rows.words.gather(1, by_tie), dim=1, descending=True, stable=True).indices
@@ -180,10 +180,10 @@ def ordered_scores(rows: PreparedRows, weights: Weights) -> tuple[Tensor, Tensor
     steps = (mass * _GRID).to(torch.int64)
     above = (steps.cumsum(dim=1) - steps).to(torch.float64) / _GRID
     rank = torch.arange(1, mass.shape[1] + 1, device=mass.device).to(torch.float64)[None, :]
-    return order, _scores(rows, weights, above, mass, mass[:, 0:1], mass[:, 1:2], rank)
+    return order, _scores(rows, linear, above, mass, mass[:, 0:1], mass[:, 1:2], rank)
 
 
-def label_scores(rows: PreparedRows, weights: Weights, labels: Tensor) -> Tensor:
+def label_scores(rows: PreparedRows, linear: LinearScore, labels: Tensor) -> Tensor:
     """Score of one label a row, without an order of the others."""
     labels = labels[:, None]
     words, own = rows.words.gather(1, labels), rows.mass.gather(1, labels)
@@ -194,20 +194,20 @@ def label_scores(rows: PreparedRows, weights: Weights, labels: Tensor) -> Tensor
     above = torch.where(is_greater, rows.mass, 0.0).sum(dim=1, keepdim=True) + before * own
     rank = is_greater.sum(dim=1, keepdim=True).to(torch.float64) + before + 1.0
     two = rows.mass.topk(2, dim=1).values
-    return _scores(rows, weights, above, own, two[:, 0:1], two[:, 1:2], rank)[:, 0]
+    return _scores(rows, linear, above, own, two[:, 0:1], two[:, 1:2], rank)[:, 0]
 
 
 def _scores(
-    rows: PreparedRows, weights: Weights, above: Tensor, own: Tensor, top: Tensor, second: Tensor, rank: Tensor
+    rows: PreparedRows, linear: LinearScore, above: Tensor, own: Tensor, top: Tensor, second: Tensor, rank: Tensor
 ) -> Tensor:
     """Score labels from where they stand; those without mass stand behind, where they do."""
     total, u = rows.total[:, None], rows.u[:, None]
-    scores = mass_score(weights, above, own, top, second, total, rank, u, TORCH)
-    if not weights.behind:
+    scores = mass_score(linear, above, own, top, second, total, rank, u, TORCH)
+    if not linear.behind:
         return scores
     with_mass = (rows.mass > 0.0).sum(dim=1, keepdim=True)
     zeros = (rows.mass.shape[1] - with_mass).clamp(min=1).to(torch.float64)
-    behind = zero_score(weights, rank - 1.0 - with_mass.to(torch.float64), zeros, rank, u, TORCH)
+    behind = zero_score(linear, rank - 1.0 - with_mass.to(torch.float64), zeros, rank, u, TORCH)
     return torch.where(own > 0.0, scores, behind)
 
 
@@ -219,22 +219,22 @@ def filled(inside: Tensor, min_size: int) -> Tensor:
     return inside | (is_first & ~inside.any(dim=1, keepdim=True))
 
 
-def mask_of(rows: PreparedRows, weights: Weights, thresholds: Tensor, min_size: int) -> Tensor:
+def mask_of(rows: PreparedRows, linear: LinearScore, thresholds: Tensor, min_size: int) -> Tensor:
     """Flag the members; thresholds are (1 or rows, 1), or (1, labels) for each column."""
-    order, scores = ordered_scores(rows, weights)
+    order, scores = ordered_scores(rows, linear)
     if thresholds.shape[1] > 1:
         thresholds = thresholds[0][order]
     inside = filled(scores <= thresholds, min_size)
     return torch.zeros_like(inside).scatter(1, order, inside)
 
 
-def in_numbers_of_python(weights: Weights) -> Weights:
-    """Return weights that take a tensor for a tensor: numbers of numpy would make an array of it."""
-    first = None if weights.first is None else First(**_floats_of(weights.first))
-    return Weights(**{**_floats_of(weights), "behind": bool(weights.behind), "first": first})
+def in_numbers_of_python(linear: LinearScore) -> LinearScore:
+    """Return a linear score that takes a tensor for a tensor: numbers of numpy would make an array of it."""
+    first = None if linear.first is None else First(**_floats_of(linear.first))
+    return LinearScore(**{**_floats_of(linear), "behind": bool(linear.behind), "first": first})
 
 
-def _floats_of(numbers: Weights | First) -> dict[str, Any]:
+def _floats_of(numbers: LinearScore | First) -> dict[str, Any]:
     return {
         field.name: float(getattr(numbers, field.name) or 0.0) for field in fields(numbers) if field.name != "first"
     }
