@@ -180,10 +180,9 @@ def sum_rows(matrix: Floats, rows: NDArray[np.intp] | None = None, mean: Floats 
 
 
 class Judged(NamedTuple):
-    """Which rows hold their column, their sizes, and how many rows each column, size and holding or not has."""
+    """Which rows hold their column, and how many rows each column, size and holding or not has."""
 
     holds: NDArray[np.bool_]
-    sizes: NDArray[np.int64]
     counts: NDArray[np.int64]  # (columns, sizes, 2), none of them if they were not asked for
 
 
@@ -205,16 +204,14 @@ def judged(
 
     Count those of each column below ``n_columns`` and each size below ``n_sizes``, if there are any.
     """
-    flags, sizes = np.empty(len(columns), dtype=np.bool_), np.empty(len(columns), dtype=np.int64)
-    none = np.zeros((n_columns, n_sizes, 2), dtype=np.int64)
+    flags, none = np.empty(len(columns), dtype=np.bool_), np.zeros((n_columns, n_sizes, 2), dtype=np.int64)
 
     def work(start: int, stop: int) -> NDArray[np.int64]:
-        of_block, counts = pointers[start : stop + 1], none.copy()
-        np.subtract(of_block[1:], of_block[:-1], out=sizes[start:stop])
-        _judge(of_block, members, columns[start:stop], flags[start:stop], counts)
+        counts = none.copy()
+        _judge(pointers[start : stop + 1], members, columns[start:stop], flags[start:stop], counts)
         return counts
 
-    return Judged(flags, sizes, sum(over_blocks(len(columns), _rows_at_once(pointers), work), none))
+    return Judged(flags, sum(over_blocks(len(columns), _rows_at_once(pointers), work), none))
 
 
 def _judge(
