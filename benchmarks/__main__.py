@@ -101,6 +101,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="smaller matrices and fewer rounds")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the results go")
     parser.add_argument("--keep", action="store_true", help="keep this quick run for others to compare with")
+    some = parser.add_argument_group("cores", "measure some of it, and print the tables instead of writing the page")
+    some.add_argument("--lines", default="", help='texts in the names of lines: "worst slice,audit,evaluate"')
+    some.add_argument("--shapes", default="", help="narrow (4,000,000 x 10), wide (200,000 x 1,000)")
+    some.add_argument("--cores", default="", help="numbers of cores: 1,8,16")
     settings = parser.parse_args()
     settings.folder.mkdir(parents=True, exist_ok=True)
     if settings.what == "gpu":
@@ -109,7 +113,8 @@ def main() -> None:
         gpu.run(settings.folder)
         return
     if settings.what == "cores":
-        cores_of_verbs.run(settings.folder, machine(), settings.quick)
+        selection = cores_of_verbs.Selection(settings.lines, settings.shapes, settings.cores)
+        cores_of_verbs.run(settings.folder, machine(), settings.quick, selection)
         return
     if settings.what == "acceptance":
         acceptance.write(settings.folder)

@@ -1,7 +1,10 @@
 """The verbs on 1, 2, 4, 8, ... cores, each number in a new process that may run on no others.
 
-``python -m benchmarks cores`` writes docs/benchmarks/cores.md; ``python -m benchmarks.cores narrow FOLDER 4`` is one of
-those processes, and prints JSON.
+``python -m benchmarks cores`` writes docs/benchmarks/cores.md; ``python -m benchmarks.cores narrow FOLDER`` is one of
+those processes, and prints JSON. With ``--shapes``, ``--lines`` or ``--cores`` some of it is measured and printed, and
+nothing written: a few lines take a minute or two. It needs numpy and scipy, pyarrow for ``from_frame`` and scikit-learn
+for the audit; lines that cannot run are left out. Where nothing can be installed, ``benchmarks/build_loops.sh`` builds
+the loops beside their Python with gcc, and ``PYTHONPATH=src`` does the rest.
 """
 
 from __future__ import annotations
@@ -13,10 +16,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +36,15 @@ FASTER, STREAMS, NOISE = 8.0, 2.0, 1.05
 _ENOUGH, _MOST_ROUNDS = 0.3, 7  # seconds and rounds after which a verb is measured
 _LONG = 3.0  # seconds of one run that are enough
 _SPLITS = 31  # and one on the last rows
+
+
+Chooses = Callable[[str], bool]
+
+
+def chooser(lines: str) -> Chooses:
+    """Return what tells whether a name is wanted: one of some texts, between commas, is in it; "" is in all."""
+    wanted = [text.strip() for text in lines.split(",")]
+    return lambda name: any(text in name for text in wanted)
 
 
 def verbs(p: np.ndarray, labels: np.ndarray) -> dict[str, Work]:
@@ -61,7 +74,7 @@ def verbs(p: np.ndarray, labels: np.ndarray) -> dict[str, Work]:
     }
 
 
-def of_narrow_rows(p: np.ndarray, labels: np.ndarray) -> dict[str, Work]:
+def of_narrow_rows(p: np.ndarray, labels: np.ndarray, is_wanted: Chooses) -> dict[str, Work]:
     """Return what judges sets of a quarter of the rows, and what reads all sets from a frame; as far as it can run."""
     n = len(p) // 4
     X, truth = np.random.default_rng(0).normal(size=(n, 10)), labels[:n]
@@ -73,7 +86,7 @@ def of_narrow_rows(p: np.ndarray, labels: np.ndarray) -> dict[str, Work]:
     if find_spec("pyarrow") is not None:
         frame, classes = sets.to_frame("pyarrow"), np.arange(p.shape[1])
         found["from_frame"] = lambda: aptset.PredictionSets.from_frame(frame, classes)
-    if find_spec("sklearn") is not None:
+    if find_spec("sklearn") is not None and is_wanted("audit"):
         m = len(p) // 40
         found[f"audit, {m:,} rows, {_SPLITS} splits"] = lambda: audit(X[:m], truth[:m])
         audit(X[:2000], truth[:2000])  # starts the processes
@@ -102,17 +115,19 @@ def least_seconds(work: Work) -> float:
     return min(taken[1:])
 
 
-def measure(shape: str, folder: Path) -> dict[str, float]:
-    """Measure every verb on the cores that this process has."""
+def measure(shape: str, folder: Path, lines: str) -> dict[str, float]:
+    """Measure every verb whose line is wanted, on the cores that this process has."""
+    is_wanted = chooser(lines)
     p, labels = np.load(folder / f"{shape}.npy"), np.load(folder / f"{shape} labels.npy")
-    works = {"stream": stream(p)} | verbs(p, labels) | (of_narrow_rows(p, labels) if shape == "narrow" else {})
+    works = verbs(p, labels) | (of_narrow_rows(p, labels, is_wanted) if shape == "narrow" else {})
+    works = {"stream": stream(p)} | {verb: work for verb, work in works.items() if is_wanted(verb)}
     return {verb: least_seconds(work) for verb, work in works.items()}
 
 
-def on_cores(shape: str, folder: Path, count: int) -> dict[str, float]:
+def on_cores(shape: str, folder: Path, count: int, lines: str) -> dict[str, float]:
     """Measure in a new process on the first cores that this one has."""
     some = set(sorted(os.sched_getaffinity(0))[:count])
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.cores", shape, str(folder)]
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.cores", shape, str(folder), lines]
     limited = os.environ | {"OPENBLAS_NUM_THREADS": str(count), "OMP_NUM_THREADS": str(count)}
     done = subprocess.run(
         command, capture_output=True, text=True, env=limited, preexec_fn=lambda: os.sched_setaffinity(0, some)
@@ -123,22 +138,43 @@ def on_cores(shape: str, folder: Path, count: int) -> dict[str, float]:
     return found
 
 
-def run(folder: Path, machine: dict[str, Any], quick: bool = False) -> None:
-    """Measure, and write a page with a table for each shape."""
-    counts = [count for count in COUNTS if count <= cores()]
+class Selection(NamedTuple):
+    """What is measured: texts between commas, each in the names of lines; shapes, and numbers of cores. "" for all."""
+
+    lines: str = ""
+    shapes: str = ""
+    cores: str = ""
+
+    def counts(self) -> list[int]:
+        """Return the numbers of cores, as far as this machine has them."""
+        wanted = [int(text) for text in self.cores.split(",")] if self.cores else COUNTS
+        return [count for count in wanted if count <= cores()]
+
+
+EVERYTHING = Selection()
+
+
+def run(folder: Path, machine: dict[str, Any], quick: bool = False, selection: Selection = EVERYTHING) -> None:
+    """Measure, and write a page with a table for each shape; of a selection, print the tables."""
+    counts, is_shape = selection.counts(), chooser(selection.shapes)
     facts: dict[str, Any] = {"machine": machine, "date": datetime.now(UTC).strftime("%Y-%m-%d"), "cores": counts}
     with tempfile.TemporaryDirectory() as name:
         for shape, size in (QUICK if quick else SHAPES).items():
+            if not is_shape(shape):
+                continue
             matrix, labels = of_kind("peaked", *size)
             np.save(Path(name) / f"{shape}.npy", matrix)
             np.save(Path(name) / f"{shape} labels.npy", labels)
             del matrix
             found = []
             for count in counts:
-                found.append(on_cores(shape, Path(name), count))
+                found.append(on_cores(shape, Path(name), count, selection.lines))
                 print(shape, count, json.dumps({verb: round(1e3 * s, 1) for verb, s in found[-1].items()}), flush=True)
             facts[f"{size[0]:,} x {size[1]:,}"] = found
-            (folder / "cores.json").write_text(json.dumps(facts, indent=1) + "\n")
+    if selection != EVERYTHING:
+        print(page(facts))
+        return
+    (folder / "cores.json").write_text(json.dumps(facts, indent=1) + "\n")
     (folder / "cores.md").write_text(page(facts))
 
 
@@ -180,4 +216,4 @@ def verdict(seconds: list[float], faster: float, streams: float) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(sys.argv[1], Path(sys.argv[2]))))
+    print(json.dumps(measure(sys.argv[1], Path(sys.argv[2]), *(sys.argv[3:] or [""]))))

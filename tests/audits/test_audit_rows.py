@@ -32,7 +32,8 @@ def test_the_order_of_the_rows_decides_nothing_but_the_look_along_it():
     found = aptset.audit(GaussianNB(), X, y, groups=groups, time=times, **QUICK)
     mixed = aptset.audit(GaussianNB(), X[order], y[order], groups=groups[order], time=times[order], **QUICK)
     assert found.to_frame().equals(mixed.to_frame())
-    assert [row.values for row in found.splits.tested("split")] == [row.values for row in mixed.splits.tested("split")]
+    values, of_mixed = ([one.values.tolist() for one in audit.splits.tested("split")] for audit in (found, mixed))
+    assert values == of_mixed
     assert found.drift.p_order == mixed.drift.p_order
 
 
@@ -138,7 +139,7 @@ def test_many_rows_are_taken_in_pieces_and_many_columns_in_directions():
     wide = generator.normal(size=(300, 200))
     wide[150:] += 0.5
     for X in (wide, sparse.csr_matrix(wide)):
-        found = columns_of_features(X, np.random.default_rng(0))
+        found = columns_of_features(X)(np.random.default_rng(0))
         assert found.shape == (300, 30)
         assert path_test(found, generator, 99) == 0.01
     labels = columns_of_labels(np.arange(500) % 50)
@@ -150,8 +151,8 @@ def test_features_with_gaps_constant_ones_and_none():
     generator = np.random.default_rng(0)
     X = np.arange(100.0)[:, None] * [1.0, 0.0]
     X[::3, 0] = np.nan
-    found = columns_of_features(X, generator)
+    found = columns_of_features(X)(generator)
     assert np.isfinite(found).all()
     assert path_test(found, generator, 99) == 0.01
     assert path_test(np.ones((50, 2)), generator, 99) == 1
-    assert columns_of_features(["a text", "another"], generator) is None
+    assert columns_of_features(["a text", "another"])(generator) is None

@@ -17,6 +17,7 @@ from test_audit_chances import rows
 import aptset
 from aptset.audits.dataset import RandomSplit, as_conformal, prepare
 from aptset.audits.results import SplitResult
+from aptset.core.runner import as_json
 from aptset.metrics import OF_SPLITS
 from aptset.metrics.estimates import resampled_share
 from shell import failure, run
@@ -62,7 +63,7 @@ def test_a_split_is_what_it_says():
     row = found.splits.of("split")[1]
     assert row.laws == [(60, 70)]
     assert row.covered <= 60
-    assert SplitResult.of_row(json.loads(json.dumps(task.run()[0]))) == row
+    assert SplitResult.of_row(json.loads(as_json(task.run()[0]))) == row
 
 
 def test_workers_and_restarts_change_nothing(tmp_path):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +30,7 @@ from aptset.core.labels import coded_list, known_columns
 from aptset.core.tables import Backend, Display, html_table, make_table
 from aptset.core.validate import warn_caller
 from aptset.estimator.checks import check_calibrations, check_estimator_can, is_frozen
+from aptset.kernels.blocks import over_blocks
 from aptset.metrics.coverage_distribution import FALSE_ALARMS
 from aptset.metrics.evaluation import about_new_labels
 from aptset.reports.making import check_page_path, save_page
@@ -116,14 +117,17 @@ def unseen_rows(pool: Pool, repetitions: int, seed: int) -> NDArray[np.intp]:
     """Return the test rows of all splits whose label no training row of the split has."""
     codes = coded_list(pool.y.tolist()).codes
 
-    def of_split(number: int) -> NDArray[np.intp]:
-        train, test = RandomSplit(pool, "", None, number, seed).split()
-        in_training = np.bincount(codes[train], minlength=int(codes.max()) + 1) > 0
-        unseen: NDArray[np.intp] = test[~in_training[codes[test]]]
+    def of_split(number: int, _: int) -> NDArray[np.intp]:
+        train, test = RandomSplit(pool, "", None, number, seed).units()
+        of_training = codes[train if pool.clusters is None else pool.rows_of(train)]
+        in_training = np.bincount(of_training, minlength=int(codes.max()) + 1) > 0
+        if in_training.all():
+            return test[:0]
+        rows = pool.rows_of(test)
+        unseen: NDArray[np.intp] = rows[~in_training[codes[rows]]]
         return unseen
 
-    with ThreadPoolExecutor() as threads:
-        return np.concatenate(list(threads.map(of_split, range(repetitions))))
+    return np.concatenate(over_blocks(repetitions, 1, of_split))
 
 
 def _about_labels(estimator: Any, pool: Pool, candidates: dict[str, Any], splits: Splits, seed: int) -> list[str]:
@@ -247,9 +251,15 @@ def audit(
     exact = validate.alpha(next(iter(candidates.values())).alpha)
     # One of 100 audits may speak up for nothing; the look at drift takes most of that.
     each = (FALSE_ALARMS - OF_DRIFT) / len(candidates)
-    verdicts = {name: judge(splits.of(name), exact, share, each, pool.about) for name in candidates}
-    drift = _drift(splits, pool, candidates, exact, random_state)
-    remarks = tuple(_about_labels(estimator, pool, candidates, splits, random_state))
+    several: list[Callable[[], Any]] = [  # side by side, the longest first
+        partial(_drift, splits, pool, candidates, exact, random_state),
+        lambda: {name: judge(splits.of(name), exact, share, each, pool.about) for name in candidates},
+        partial(_about_labels, estimator, pool, candidates, splits, random_state),
+    ]
+    drift, verdicts, said = over_blocks(len(several), 1, lambda number, _: several[number](), serial_blocks=1)
+    if drift.warning:
+        warn_caller(drift.sentence())
+    remarks = tuple(said)
     return Audit(splits, verdicts, drift, float(exact), len(pool.y), pool.n_test, pool.in_words(), remarks)
 
 
@@ -261,7 +271,4 @@ def _drift(
     tested, last = splits.tested(first), splits.in_order(first)
     # A stream of its own: data that were drawn with the same seed must not know the reorderings.
     generator = np.random.default_rng([random_state, 4])
-    drift = look_for_drift(tested, last, pool, alpha, generator, is_by_label)
-    if drift.warning:
-        warn_caller(drift.sentence())
-    return drift
+    return look_for_drift(tested, last, pool, alpha, generator, is_by_label)

@@ -189,9 +189,9 @@ def prepare(
     position, times = check_times(time, len(labels), np.random.default_rng([check_seed(seed), 3]))
     order, content = by_content(X, labels, seed)
     of_rows = None if of_rows is None else [of_rows[row] for row in order.tolist()]
-    features = None if features is None else take(features, order)
     numbers = None if members is None else members.some(order).numbers()
-    X, y, position = take(X, order), labels[order], position[order]
+    shared, X, y, position = features is X, take(X, order), labels[order], position[order]
+    features = X if shared else None if features is None else take(features, order)
     return Pool(X, y, of_rows, position, n_test, features, content, times, numbers, noun), share
 
 
@@ -230,11 +230,12 @@ class RandomSplit:
     seed: int
     keeps: str = ""  # what to write down for every test row: "p_values" of the true label, "sizes", or nothing
     extra: tuple[str, ...] = ()  # metrics that are measured on request
+    made_of: str = ""  # the fingerprint of the model, where it is known: all repetitions share it
 
     @cached_property
     def key(self) -> str:
         """All that the result depends on, as text."""
-        model = fingerprint(self.model)
+        model = self.made_of or fingerprint(self.model)
         wanted = f"rows={self.keeps} metrics={','.join([*OF_SPLITS, *self.extra])} form={_FORM}"
         return f"{self.candidate} r{self.repetition} seed={self.seed} {self.pool.fingerprint} {model} {wanted}"
 
@@ -243,14 +244,19 @@ class RandomSplit:
         """Every split takes about as long as any other."""
         return 1.0
 
-    def split(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the rows that train and calibrate, and those that test."""
-        n, n_test, rows_of = self.pool.n_units, self.pool.n_test, self.pool.rows_of
+    def units(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the rows, or clusters, that train and calibrate, and those that test, in any order."""
+        n, n_test = self.pool.n_units, self.pool.n_test
         if self.repetition < 0:
             order = np.argsort(self.pool.places(np.random.default_rng([self.seed, 5])))
-            return rows_of(order[: n - n_test]), rows_of(order[n - n_test :])
+            return order[: n - n_test], order[n - n_test :]
         order = np.random.default_rng([self.seed, self.repetition, 1]).permutation(n)
-        return rows_of(order[n_test:]), rows_of(order[:n_test])
+        return order[n_test:], order[:n_test]
+
+    def split(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the rows that train and calibrate, and those that test."""
+        train, test = self.units()
+        return self.pool.rows_of(train), self.pool.rows_of(test)
 
     def run(self) -> list[dict[str, Any]]:
         """Train, calibrate and test."""
@@ -263,7 +269,7 @@ class RandomSplit:
             model.fit(_safe_indexing(self.pool.X, train), self.pool.y[train], **clusters)
         X, y = _safe_indexing(self.pool.X, test), self.pool.y[test]
         with all_at_once():
-            sets = model.predict_set(X)
+            sets, p_values = self._said(model, X)
         outcome, laws = Outcome.of(sets, y), _laws(model, y)
         if self.pool.clusters is not None:
             outcome = replace(outcome, clusters=RowClusters(self.pool.clusters[test]))
@@ -276,29 +282,41 @@ class RandomSplit:
             laws=laws,
             metrics=self._metrics(outcome, test, seed),
             parts=list(self._parts(outcome, y, test)),
-            tested=self._tested(model, sets, X, y, test) if self.keeps else None,
+            tested=self._tested(sets, p_values, y, test) if self.keeps else None,
             monitor=None if self.repetition >= 0 or laws is None else self._monitored(model, outcome, test),
             over_clusters=self.pool.clusters is not None,
         )
         return [result.as_row()]
 
+    def _said(self, model: ConformalClassifier, X: Any) -> tuple[PredictionSets, NDArray[np.float64] | None]:
+        """Return the sets, and the p-values if they are wanted: one answer of the model is enough for both.
+
+        A class of its own may give other sets, and they are what is audited.
+        """
+        if self.keeps != "p_values":
+            return model.predict_set(X), None
+        return (
+            model.sets_and_p_values(X)
+            if type(model) is ConformalClassifier
+            else (model.predict_set(X), model.p_values(X))
+        )
+
     def _tested(
-        self, model: ConformalClassifier, sets: PredictionSets, X: Any, y: NDArray[Any], test: NDArray[np.intp]
+        self, sets: PredictionSets, p_values: NDArray[np.float64] | None, y: NDArray[Any], test: NDArray[np.intp]
     ) -> TestedRows:
         """Return the test rows one by one; sizes of clusters by their means, since rows are no evidence by themselves.
 
         Whether a set covers is what the set did, which no p-value alone can tell.
         """
         covered = sets.covers(y).astype(int)
-        if self.keeps == "p_values":
-            p_values = _p_of_truth(model, X, columns_of(y, sets.classes))
-            return TestedRows(test.tolist(), p_values.tolist(), covered.tolist())
+        if p_values is not None:
+            return TestedRows(test, _p_of_truth(p_values, columns_of(y, sets.classes)), covered)
         if self.pool.clusters is None:
-            return TestedRows(test.tolist(), sets.sizes.tolist(), covered.tolist())
+            return TestedRows(test, sets.sizes, covered)
         number = self.pool.clusters[test]
         times = np.bincount(number)
         means = [np.bincount(number, values)[times > 0] / times[times > 0] for values in (sets.sizes, covered)]
-        return TestedRows(np.flatnonzero(times).tolist(), means[0].tolist(), means[1].tolist())
+        return TestedRows(np.flatnonzero(times), means[0], means[1])
 
     def _monitored(self, model: ConformalClassifier, outcome: Outcome, test: NDArray[np.intp]) -> str | None:
         """Return what a monitor says along the last rows, after one split that is large enough for a miss."""
@@ -337,10 +355,8 @@ class RandomSplit:
                 yield PartResult(part, self.pool.titles[part][name], rows, int(covered), size / rows)
 
 
-def _p_of_truth(model: ConformalClassifier, X: Any, columns: NDArray[np.int64]) -> NDArray[np.float64]:
+def _p_of_truth(p_values: NDArray[np.float64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the p-value of each row's true label, 0 for a label that the model does not know."""
-    with all_at_once():
-        p_values = model.p_values(X)
     of_truth = np.take_along_axis(p_values, np.maximum(columns, 0)[:, None], axis=1)[:, 0]
     return np.where(columns < 0, 0.0, of_truth)
 
@@ -389,8 +405,9 @@ def split_and_measure(
         """An audit looks along the rows of its first candidate, a comparison at the sizes of all of them."""
         return "sizes" if not in_order else "p_values" if name == first else ""
 
+    made_of = {name: fingerprint(model) for name, model in candidates.items()}
     tasks = [
-        RandomSplit(pool, name, model, number, seed, kept(name) if 0 <= number < enough else "", extra)
+        RandomSplit(pool, name, model, number, seed, kept(name) if 0 <= number < enough else "", extra, made_of[name])
         for number in numbers
         for name, model in candidates.items()
         if number >= 0 or name == first

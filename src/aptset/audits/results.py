@@ -29,15 +29,23 @@ class PartResult:
     size: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TestedRows:
-    """The test rows of one split by number, with a value of each, and whether its set held the true label."""
+    """The test rows of one split by number, with a value of each, and whether its set held the true label.
+
+    Arrays where a split was just run, lists where it was read from a file.
+    """
 
     __test__ = False  # its name is no order to pytest
 
-    rows: list[int]
-    values: list[float]
-    hits: list[Any]
+    rows: Any
+    values: Any
+    hits: Any
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TestedRows):
+            return NotImplemented
+        return all(np.array_equal(value, vars(other)[name]) for name, value in vars(self).items())
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ class SplitResult:
     over_clusters: bool = False
 
     def as_row(self) -> dict[str, Any]:
-        """Return plain values for a file."""
+        """Return plain values and arrays, for a file."""
         tested = None if self.tested is None else vars(self.tested)
         return {**vars(self), "parts": [vars(part) for part in self.parts], "tested": tested}
 
@@ -209,10 +217,10 @@ class Splits:
         ``what`` is "values", the sizes, or "hits", whether the set held the true label.
         """
         pairs = list(zip(self.tested(first), self.tested(second), strict=True))
-        n = 1 + max(max(one.rows) for one, _ in pairs)
+        n = 1 + max(int(np.max(one.rows)) for one, _ in pairs)
         total, times = np.zeros(n), np.zeros(n)
         for one, other in pairs:
-            total[one.rows] += np.array(getattr(one, what)) - np.array(getattr(other, what))
+            total[one.rows] += np.asarray(getattr(one, what)) - np.asarray(getattr(other, what))
             times[one.rows] += 1
         return total, times
 

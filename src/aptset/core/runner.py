@@ -188,7 +188,7 @@ class Task(Protocol):
         ...
 
     def run(self) -> list[Row]:
-        """Compute the rows: plain values by name."""
+        """Compute the rows: plain values by name, and arrays of numbers, which files hold as lists."""
         ...
 
 
@@ -245,6 +245,9 @@ def file_of(task: Task, folder: Path) -> Path:
     return folder / f"{readable}-{hashlib.sha256(task.key.encode()).hexdigest()[:12]}.json"
 
 
+_SHARED_BYTES = 2**16
+
+
 def _compute(
     tasks: Sequence[AnyTask], missing: list[int], folder: Path | None, workers: int
 ) -> Iterator[tuple[int, Done]]:
@@ -253,7 +256,9 @@ def _compute(
         yield from (_run_one(number, tasks[number], folder) for number in missing)
         return
     with parallel_config("loky", inner_max_num_threads=1):
-        parallel = Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1, pre_dispatch="3*n_jobs")
+        # Arrays are written once and read by all workers; what is shorter goes along with every task.
+        settings: dict[str, Any] = {"batch_size": 1, "pre_dispatch": "3*n_jobs", "max_nbytes": _SHARED_BYTES}
+        parallel = Parallel(n_jobs=workers, return_as="generator_unordered", **settings)
     threads = max(1, thread_count() // workers)
     yield from parallel(delayed(_run_beside)(threads, number, tasks[number], folder) for number in missing)
 
@@ -289,10 +294,15 @@ def _run_one(number: int, task: AnyTask, folder: Path | None) -> tuple[int, Done
     return number, done
 
 
+def as_json(value: Any) -> str:
+    """Return plain values, and arrays as lists, as a text; NaN stays NaN: it is what a mean over nothing is."""
+    return json.dumps(value, default=lambda array: array.tolist())
+
+
 def _keep(task: Task, done: Done, folder: Path | None) -> None:
     """Write what a task found, with a digest."""
     if folder is not None:
-        body = json.dumps({"key": task.key, **done._asdict()})  # NaN stays NaN: it is what a mean over nothing is
+        body = as_json({"key": task.key, **done._asdict()})
         whole = json.dumps({"digest": hashlib.sha256(body.encode()).hexdigest(), "body": body})
         with atomic_write(file_of(task, folder)) as file:
             file.write(whole.encode())

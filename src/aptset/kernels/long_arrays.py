@@ -3,6 +3,7 @@
 The results depend on the values alone, never on how many threads there were or where an array was cut.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +16,10 @@ from aptset.kernels.formula import Floats
 
 _FEW = 2**16  # values that one thread puts in order
 _BUCKETS, _LEAST_BUCKET = 64, 2**14  # that are sorted one by one, and how many values are worth one of them
+_WORTH_A_BLOCK = 2**16  # words: each takes a few steps
 _MOST_GROUPS = 2**14  # that are counted for every block
-_SAMPLE = 2**14  # values that tell where buckets start
+_SAMPLED_OF_A_BUCKET = 2**7  # values that tell where buckets start, on average
+_SAMPLE = 2**14  # values that tell about where a rank is
 _FEW_CLOSE = 8  # one in so many is close to a rank, unless many values tie
 
 
@@ -29,36 +32,41 @@ def sort_upward(values: Floats) -> Floats:
     return ordered
 
 
-def order_upward(values: Floats) -> NDArray[np.int64]:
-    """Return the numbers of the values from the smallest to the largest; equal ones stand in any order."""
+def sort_beside(values: Floats, beside: NDArray[Any]) -> tuple[Floats, NDArray[Any]]:
+    """Return the values upward, and what stands beside each of them; beside equal ones it stands in any order."""
     if len(values) < _FEW:
-        return np.argsort(values)
+        order = np.argsort(values)
+        return values[order], beside[order]
     order, offsets = _in_buckets(np.arange(len(values)), values)
+    ordered, moved = np.empty_like(values), np.empty_like(beside)
 
     def sort(bucket: int, _: int) -> None:
-        numbers = order[offsets[bucket] : offsets[bucket + 1]]
-        numbers[:] = numbers[np.argsort(values[numbers])]
+        here = slice(offsets[bucket], offsets[bucket + 1])
+        numbers = order[here]
+        numbers = numbers[np.argsort(values[numbers])]
+        ordered[here], moved[here] = values[numbers], beside[numbers]
 
     over_blocks(len(offsets) - 1, 1, sort)
-    return order
+    return ordered, moved
 
 
 def _in_buckets(words: NDArray[Any], values: Floats) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return words by buckets of their values, each of which lies below the next, and where buckets start."""
-    sample = np.sort(values[:: len(values) // _SAMPLE])
-    step = -(-len(sample) // min(_BUCKETS, len(values) // _LEAST_BUCKET))
+    n_buckets = min(_BUCKETS, len(values) // _LEAST_BUCKET)
+    sample = np.sort(values[:: len(values) // (_SAMPLED_OF_A_BUCKET * n_buckets)])
+    step = -(-len(sample) // n_buckets)
     splitters = np.unique(sample[step::step])
-    numbers = np.empty(len(values), dtype=np.int32)
+    numbers, n_groups = np.empty(len(values), dtype=np.int32), len(splitters) + 1
 
-    def number(start: int, stop: int) -> None:
+    def number(start: int, stop: int) -> NDArray[np.int64]:
         part, to = np.ascontiguousarray(values[start:stop]), numbers[start:stop]  # NaN is above all splitters
         if engines.chosen.loops is not None:
             engines.chosen.loops.bucket_numbers(part, splitters, to)
         else:
             to[:] = np.searchsorted(splitters, part, side="right")
+        return _sizes(to, n_groups)
 
-    over_numbers(len(values), number)
-    return in_groups(words, numbers, len(splitters) + 1)
+    return _in_groups(words, numbers, n_groups, number)
 
 
 def of_rank(values: Floats, rank: int) -> float:
@@ -112,9 +120,19 @@ def group_sizes(numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
 
 def in_groups(words: NDArray[Any], numbers: NDArray[np.int32], n_groups: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return words of eight bytes in the order of their groups, and where each group starts and the last one ends."""
+    return _in_groups(words, numbers, n_groups, lambda start, stop: _sizes(numbers[start:stop], n_groups))
+
+
+def _in_groups(
+    words: NDArray[Any],
+    numbers: NDArray[np.int32],
+    n_groups: int,
+    sizes_of: Callable[[int, int], NDArray[np.int64]],
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Do so; the function says how many words of a block each group has, before numbers of the block are looked at."""
     n, to = len(words), np.empty_like(words)
-    step = max(LONG, -(-n // thread_count())) if n_groups <= _MOST_GROUPS else max(1, n)
-    sizes_of_blocks = over_blocks(n, step, lambda a, b: _sizes(numbers[a:b], n_groups), serial_blocks=1)
+    step = max(_WORTH_A_BLOCK, 16 * n_groups, -(-n // thread_count())) if n_groups <= _MOST_GROUPS else max(1, n)
+    sizes_of_blocks = over_blocks(n, step, sizes_of, serial_blocks=1)
     sizes = np.array(sizes_of_blocks, dtype=np.int64).reshape(len(sizes_of_blocks), n_groups)
     offsets = pointers_of(sizes.sum(axis=0))
     starts = offsets[:-1] + np.cumsum(sizes, axis=0) - sizes  # of each group in each block
@@ -147,11 +165,24 @@ def codes_of(items: NDArray[np.uint8]) -> tuple[NDArray[np.int32], NDArray[np.in
     return number[which.ravel()], first[order].astype(np.int64)
 
 
+def sum_rows(matrix: Floats, rows: NDArray[np.intp] | None = None, mean: Floats | None = None) -> Floats:
+    """Return the sum of each column, over some rows or all; with a mean, of the squares of how far they are from it.
+
+    Rows are added one after the other. So does numpy where there are several columns; the numbers of one it adds in
+    pairs, and those of columns that lie one after the other in memory, too.
+    """
+    if engines.chosen.loops is not None and matrix.flags.c_contiguous and matrix.shape[1] > 1:
+        sums = np.zeros(matrix.shape[1])
+        engines.chosen.loops.add_rows(matrix, rows, mean, sums)
+        return sums
+    chosen = matrix if rows is None else matrix[rows]
+    return np.asarray((chosen if mean is None else np.square(chosen - mean)).sum(axis=0))
+
+
 class Judged(NamedTuple):
-    """Which rows hold their column, their sizes, and how many rows each column, size and holding or not has."""
+    """Which rows hold their column, and how many rows each column, size and holding or not has."""
 
     holds: NDArray[np.bool_]
-    sizes: NDArray[np.int64]
     counts: NDArray[np.int64]  # (columns, sizes, 2), none of them if they were not asked for
 
 
@@ -173,16 +204,14 @@ def judged(
 
     Count those of each column below ``n_columns`` and each size below ``n_sizes``, if there are any.
     """
-    flags, sizes = np.empty(len(columns), dtype=np.bool_), np.empty(len(columns), dtype=np.int64)
-    none = np.zeros((n_columns, n_sizes, 2), dtype=np.int64)
+    flags, none = np.empty(len(columns), dtype=np.bool_), np.zeros((n_columns, n_sizes, 2), dtype=np.int64)
 
     def work(start: int, stop: int) -> NDArray[np.int64]:
-        of_block, counts = pointers[start : stop + 1], none.copy()
-        np.subtract(of_block[1:], of_block[:-1], out=sizes[start:stop])
-        _judge(of_block, members, columns[start:stop], flags[start:stop], counts)
+        counts = none.copy()
+        _judge(pointers[start : stop + 1], members, columns[start:stop], flags[start:stop], counts)
         return counts
 
-    return Judged(flags, sizes, sum(over_blocks(len(columns), _rows_at_once(pointers), work), none))
+    return Judged(flags, sum(over_blocks(len(columns), _rows_at_once(pointers), work), none))
 
 
 def _judge(

@@ -19,6 +19,8 @@ Counts = NDArray[np.int64]
 
 def check_confidence(confidence: Any) -> float:
     """Return the confidence of an interval."""
+    if type(confidence) is float and 0.0 < confidence < 1.0:  # one evaluation asks many times
+        return confidence
     return validate.share(confidence, "confidence", way_out="For 95 % intervals pass 0.95.")
 
 

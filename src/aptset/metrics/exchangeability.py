@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,13 +11,13 @@ from numpy.typing import NDArray
 
 from aptset.core.labels import columns_of, in_order
 from aptset.kernels.blocks import over_blocks
-from aptset.metrics.features import features_of
+from aptset.metrics.features import Features, features_of
 
 PERMUTATIONS = 1999
 _MOST_COLUMNS = 30
 _MOST_PIECES = 1000
 _CELLS_AT_ONCE = 2**21
-_ORDERS_AT_ONCE = 8
+_ORDERS_AT_ONCE, _MOST_DRAWN = 8, 256
 
 
 def path_test(columns: NDArray[np.float64], generator: np.random.Generator, permutations: int = PERMUTATIONS) -> float:
@@ -29,13 +30,32 @@ def path_test(columns: NDArray[np.float64], generator: np.random.Generator, perm
     if steps.size == 0:
         return 1.0
     reached = _reach(steps[None])[0] * (1 - 1e-9)  # sums in another order may differ in their last bits
-    at_once = max(1, _CELLS_AT_ONCE // steps.size)
-    as_far = 0
-    for start in range(0, permutations, at_once):
-        count = min(at_once, permutations - start)
-        orders = generator.permuted(np.tile(np.arange(len(steps)), (count, 1)), axis=1)
-        as_far += sum(over_blocks(count, _ORDERS_AT_ONCE, partial(_count_as_far, steps, orders, reached)))
+    at_once = max(1, min(_CELLS_AT_ONCE // steps.size, _MOST_DRAWN))
+    counts = [min(at_once, permutations - start) for start in range(0, permutations, at_once)]
+    as_far, orders = 0, _drawn(generator, counts[0], len(steps))
+    for following in [*counts[1:], 0]:
+        count = partial(_count_as_far, steps, orders, reached)
+        orders, more = _beside(partial(_drawn, generator, following, len(steps)), len(orders), count)
+        as_far += more
     return (1 + as_far) / (1 + permutations)
+
+
+def _beside(
+    draw: Callable[[], NDArray[np.intp]], n_orders: int, count: Callable[[int, int], int]
+) -> tuple[NDArray[np.intp], int]:
+    """Draw what comes next on one thread, while the others count the orders that get as far."""
+
+    def work(number: int, _: int) -> Any:
+        start = (number - 1) * _ORDERS_AT_ONCE
+        return draw() if number == 0 else count(start, start + _ORDERS_AT_ONCE)
+
+    drawn, *counts = over_blocks(1 - (-n_orders // _ORDERS_AT_ONCE), 1, work)
+    return drawn, sum(counts)
+
+
+def _drawn(generator: np.random.Generator, count: int, n: int) -> NDArray[np.intp]:
+    """Return so many orders of n rows."""
+    return generator.permuted(np.tile(np.arange(n), (count, 1)), axis=1) if count else np.empty((0, n), dtype=np.intp)
 
 
 def _count_as_far(steps: NDArray[np.float64], orders: NDArray[np.intp], reached: float, start: int, stop: int) -> int:
@@ -73,22 +93,28 @@ def columns_of_labels(labels: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(np.eye(len(common) + 1)[column[codes]])
 
 
-def columns_of_features(X: Any, generator: np.random.Generator) -> NDArray[np.float64] | None:
-    """Return ranks of each feature, or, for very many, random directions through them; None if there are none.
+def columns_of_features(X: Any) -> Callable[[np.random.Generator], NDArray[np.float64] | None]:
+    """Return what gives ranks of each feature, or, for very many, random directions through them; None for no features.
 
-    Ranks are not moved by outliers; gaps in arrays of numbers rank lowest.
+    Ranks are not moved by outliers; gaps in arrays of numbers rank lowest. They are worked out here: only directions
+    wait for a generator.
     """
     from scipy.stats import rankdata
 
     try:
         features = features_of(_without_gaps(X))
     except (TypeError, ValueError, AttributeError):
-        return None
+        return lambda _: None
     if len(features.names) == 0:
-        return None
+        return lambda _: None
     if len(features.names) <= _MOST_COLUMNS and not hasattr(features.matrix, "tocsr"):
         ranks = over_blocks(len(features.names), 1, lambda column, _: rankdata(features.matrix[:, column]))
-        return np.column_stack(ranks)
+        together = np.column_stack(ranks)
+        return lambda _: together
+    return partial(_along_directions, features)
+
+
+def _along_directions(features: Features, generator: np.random.Generator) -> NDArray[np.float64]:
     spread = np.where(features.spread > 0, features.spread, 1)[:, None]
     directions = generator.normal(size=(len(features.names), _MOST_COLUMNS)) / spread
     return np.asarray(features.matrix @ directions, dtype=np.float64)

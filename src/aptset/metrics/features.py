@@ -16,6 +16,7 @@ from aptset.core.labels import hashable
 from aptset.core.tables import is_table, iterate_columns, names_of_columns
 from aptset.kernels.blocks import all_finite, looked_up, over_blocks, over_numbers, shared_out, width_of
 from aptset.kernels.formula import Floats
+from aptset.kernels.long_arrays import sum_rows
 from aptset.kernels.slabs import project as project_rows
 
 MOST_VALUES = 50  # of a text that slices are made of; one of more values is a name, an id or prose
@@ -56,21 +57,22 @@ class Features:
             return np.full(len(self.columns), np.nan)
         if hasattr(self.matrix, "tocsr"):
             return np.asarray(self.matrix[rows].mean(axis=0)).ravel()
-        return _mean_of(len(rows), lambda start, stop: self.matrix[rows[start:stop]])
+        return _mean_of(len(rows), lambda start, stop: sum_rows(self.matrix, rows[start:stop]))
 
     @cached_property
     def overall(self) -> Floats:
         """The mean of each feature over all rows."""
         if hasattr(self.matrix, "tocsr"):
             return np.asarray(self.matrix.mean(axis=0)).ravel()
-        return _mean_of(len(self.matrix), lambda start, stop: self.matrix[start:stop])
+        return _mean_of(len(self.matrix), lambda start, stop: sum_rows(self.matrix[start:stop]))
 
     @cached_property
     def spread(self) -> Floats:
         """The standard deviation of each feature over all rows."""
         mean = self.overall
         if not hasattr(self.matrix, "tocsr"):
-            return np.sqrt(_mean_of(len(self.matrix), lambda start, stop: np.square(self.matrix[start:stop] - mean)))
+            away = _mean_of(len(self.matrix), lambda start, stop: sum_rows(self.matrix[start:stop], mean=mean))
+            return np.asarray(np.sqrt(away))
         n, coordinates = self.matrix.shape[0], self.matrix.tocoo()
         away = (coordinates.data - mean[coordinates.col]) ** 2 - mean[coordinates.col] ** 2
         total = np.bincount(coordinates.col, weights=away, minlength=len(mean)) + n * mean**2
@@ -85,9 +87,14 @@ class Features:
 
 
 def check_features(
-    matrix: Any, names: list[str], wanted: list[str] | None, n_rows: int | None, left_out: Sequence[str] = ()
+    matrix: Any,
+    names: list[str],
+    wanted: list[str] | None,
+    n_rows: int | None,
+    left_out: Sequence[str] = (),
+    is_finite: bool = False,
 ) -> Any:
-    """Return a matrix of finite numbers with the right rows and columns."""
+    """Return a matrix of finite numbers with the right rows and columns; ``is_finite`` where that was looked at."""
     if not hasattr(matrix, "tocsr") and (matrix.ndim != 2 or matrix.dtype.kind not in "fiub"):
         raise TypeError(f"X must be a matrix of numbers or a data frame; got dtype {matrix.dtype}, {matrix.ndim}-D.")
     matrix = matrix.astype(np.float64, copy=False)
@@ -101,7 +108,7 @@ def check_features(
         why = f": numbers, dates or texts of few values; left out {', '.join(left_out[:5])}" if left_out else ""
         raise ValueError(f"X must have at least one column to look for slices in{why}.")
     values = matrix.data if hasattr(matrix, "tocsr") else matrix
-    if not all_finite(values):
+    if not is_finite and not all_finite(values):
         raise ValueError("X must be finite to look for slices. Replace infinite values first.")
     missing = [name for name in wanted or [] if name not in names]
     if missing:
@@ -127,20 +134,44 @@ def project(matrix: Any, vectors: Floats) -> Floats:
     projections = np.empty((len(vectors), len(matrix)))
 
     def work(start: int, stop: int) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):
-            for vector, projection in zip(vectors, projections, strict=True):
-                project_rows(matrix[start:stop], vector, projection[start:stop])
+        _project_block(matrix[start:stop], vectors, projections[:, start:stop])
 
     over_blocks(len(matrix), shared_out(len(matrix), max(1, len(matrix)), sum(vectors.shape)), work)
-    return check_projections(projections)
+    return projections
 
 
-def _mean_of(n: int, rows: Callable[[int, int], NDArray[Any]]) -> Floats:
-    """Return the mean of each column of n rows, which come some at a time: as many each time, whoever adds them up."""
+def _project_block(matrix: Floats, vectors: Floats, projections: Floats) -> None:
+    """Write the projections of some rows, and refuse those that overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        for vector, projection in zip(vectors, projections, strict=True):
+            project_rows(matrix, vector, projection)
+            check_projections(projection)
+
+
+def rows_within(matrix: Any, vector: Floats, low: float, high: float) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+    """Tell which rows have low <= v.x <= high; return the numbers of those that do, upward, as well."""
+    if hasattr(matrix, "tocsr"):
+        (whole,) = project(matrix, vector[None, :])
+        flags = np.asarray((whole >= low) & (whole <= high))
+        return flags, np.flatnonzero(flags)
+    inside = np.empty(len(matrix), dtype=np.bool_)
+
+    def work(start: int, stop: int) -> NDArray[np.intp]:
+        projections = np.empty((1, stop - start))
+        _project_block(matrix[start:stop], vector[None, :], projections)
+        np.logical_and(projections[0] >= low, projections[0] <= high, out=inside[start:stop])
+        return np.flatnonzero(inside[start:stop]) + start
+
+    step = shared_out(len(matrix), max(1, len(matrix)), len(vector) + 1)
+    return inside, np.concatenate(over_blocks(len(matrix), step, work))
+
+
+def _mean_of(n: int, sums: Callable[[int, int], Floats]) -> Floats:
+    """Return the mean of each column of n rows, added up some at a time: as many each time, whoever adds them up."""
 
     def add_up(start: int, stop: int) -> list[Floats]:
         step = _ROWS_OF_A_SUM
-        return [rows(first, min(first + step, stop)).sum(axis=0) for first in range(start, stop, step)]
+        return [sums(first, min(first + step, stop)) for first in range(start, stop, step)]
 
     whole = -(-shared_out(n, n, _CELLS_OF_A_ROW) // _ROWS_OF_A_SUM) * _ROWS_OF_A_SUM  # sums in a block
     several = over_blocks(n, whole, add_up)
@@ -157,7 +188,7 @@ def features_of(
     made = _Columns(set(names or []), dict(fill or {}))
     matrix = made.of_table(X) if is_table(X) else made.of_array(X)
     made_names = [feature.name for feature in made.features]
-    matrix = check_features(matrix, made_names, names, n_rows, made.left_out)
+    matrix = check_features(matrix, made_names, names, n_rows, made.left_out, made.is_finite)
     features = made.features
     if names is not None:
         places = [made_names.index(name) for name in names]
@@ -187,6 +218,7 @@ class _Columns:
         self.wanted, self.fill = wanted, fill
         self.features: list[Feature] = []
         self.left_out: list[str] = []
+        self.is_finite = False  # not looked at, or not so
         self._made: list[Floats] = []
 
     def of_array(self, X: Any) -> Any:
@@ -196,7 +228,9 @@ class _Columns:
         names = [f"x{j}" for j in range(matrix.shape[1] if matrix.ndim == 2 else 0)]
         is_wanted = any(name.endswith("=missing") for name in self.wanted)
         is_plain = matrix.ndim == 2 and matrix.dtype.kind == "f" and not hasattr(X, "tocsr")
-        if is_plain and (is_wanted or _has_gaps(matrix)):
+        # One look tells of most arrays that they have neither gaps nor infinities; wider floats are rounded later.
+        self.is_finite = is_plain and matrix.dtype.itemsize <= 8 and all_finite(matrix)
+        if is_plain and (is_wanted or (not self.is_finite and _has_gaps(matrix))):
             for j, name in enumerate(names):
                 self._number(name, matrix[:, j], "number")
             return np.column_stack(self._made)

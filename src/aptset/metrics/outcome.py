@@ -97,8 +97,8 @@ class Outcome:
 
     Attributes
     ----------
-    sizes : array of int
-        The number of labels in each set.
+    given_sizes : array of int or None
+        The number of labels in each set; None for those of ``sets``, which are worked out if somebody asks.
     most : int
         The number of labels that a set can hold.
     sets, labels
@@ -111,7 +111,7 @@ class Outcome:
         Which rows belong together: shares and means are then those of clusters, each of which counts once.
     """
 
-    sizes: NDArray[np.int64]
+    given_sizes: NDArray[np.int64] | None
     holds: NDArray[np.bool_] | None
     most: int
     sets: PredictionSets | None = None
@@ -128,14 +128,26 @@ class Outcome:
         checked = PredictionSets.of(sets, classes)
         n_classes = len(checked.classes)
         if labels is None:
-            return cls(checked.sizes, None, n_classes, checked)
+            return cls(None, None, n_classes, checked)
         judged = checked.judged(labels, min(_MOST_KINDS, len(checked) // _ROWS_OF_A_KIND))
-        return cls(judged.sizes, judged.holds, n_classes, checked, labels, counts_of_kinds=judged.counts)
+        return cls(None, judged.holds, n_classes, checked, labels, counts_of_kinds=judged.counts)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """The number of labels in each set."""
+        if self.given_sizes is None:
+            assert self.sets is not None  # one of the two is there
+            return self.sets.sizes
+        return self.given_sizes
+
+    def __len__(self) -> int:
+        """Return the number of entries: rows, or kinds of rows."""
+        return len(self.sets) if self.given_sizes is None and self.sets is not None else len(self.sizes)
 
     @property
     def n(self) -> int:
         """The number of rows."""
-        return len(self.sizes) if self.times is None else int(self.times.sum())
+        return len(self) if self.times is None else int(self.times.sum())
 
     @property
     def covered(self) -> NDArray[np.bool_]:
@@ -231,7 +243,7 @@ class Outcome:
 
     def by_kind(self) -> Outcome:
         """Return one entry for all rows of one label and size that cover or miss; the same where those are not few."""
-        if self.times is not None or self.clusters is not None or not len(self.sizes):
+        if self.times is not None or self.clusters is not None or not len(self):
             return self
         if self.sets is not None and self.counts_of_kinds is not None and self._are_classes(self.sets.classes):
             label, size, covers = np.nonzero(self.counts_of_kinds)
@@ -246,7 +258,7 @@ class Outcome:
     def _are_classes(self, classes: NDArray[Any]) -> bool:
         """Tell whether every row was counted, and by the name that its label has."""
         kind = np.asarray(self.labels).dtype.kind
-        is_counted = self.counts_of_kinds is not None and self.counts_of_kinds.sum() == len(self.sizes)
+        is_counted = self.counts_of_kinds is not None and self.counts_of_kinds.sum() == len(self)
         return bool(is_counted and kind == classes.dtype.kind and kind in "iuU")
 
     def _kinds(self, number: NDArray[np.int32], n_parts: int, rows_of_a_kind: int = 1) -> Kinds:

@@ -17,18 +17,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from aptset.core import validate
 from aptset.core.tables import is_table
-from aptset.kernels.blocks import least_and_most, looked_up, over_blocks, thread_count
+from aptset.kernels.blocks import LONG, least_and_most, looked_up, over_blocks, shared_out, thread_count
 from aptset.kernels.formula import Floats
-from aptset.kernels.long_arrays import order_upward
-from aptset.kernels.slabs import Slab, find_slab, least_mean, least_mean_bounds
+from aptset.kernels.long_arrays import sort_beside
+from aptset.kernels.slabs import Bounds, Slab, find_slab, least_mean, least_mean_bounds
 from aptset.metrics.estimates import Estimate, check_confidence, share
-from aptset.metrics.features import Features, check_projections, features_of, in_words, project
+from aptset.metrics.features import Features, check_projections, features_of, in_words, project, rows_within
 from aptset.metrics.outcome import Outcome
 
 _FIRST = 32  # directions that tell roughly how bad the worst one is
 _FEWEST_ROWS = 10  # of a slice that is shown; the coverage of fewer says nothing
 _FEWEST_DIRECTIONS, _DIRECTIONS_AT_ONCE = 2, 64  # that share a look at the rows
-_ROUNDS = 4  # of each thread, so that none waits long for the last one
+_ROUNDS = 2  # of each thread: more of them would read the rows more often
 _BINS_AT_ONCE = 2**18  # of all directions together: they stay near the core
 _POINTS_IN_BIN = 5
 _COARSE, _FINE = 2**12, 2**15  # bins at the most: for a first look at all directions, and for those that are left
@@ -41,14 +41,13 @@ def search(matrix: Any, covered: NDArray[np.bool_], vectors: Floats, delta: Frac
     least = max(1, -int(-delta * len(covered) // 1))  # ceil, exactly
     low, high = (0.0, np.inf) if hasattr(matrix, "tocsr") else least_and_most(matrix)
     points = _Points(matrix, covered.astype(np.uint8), least, max(float(high), -float(low)))
-    bounds = points.bounds(vectors[:_FIRST], Fraction(1), _COARSE)
-    best = points.worse(vectors, int(np.argmin(bounds)), None)
+    bounds, known = points.bounds(vectors[:_FIRST], Fraction(1), _COARSE, reaches=True)
     if len(vectors) > _FIRST:
-        bounds = np.append(bounds, points.bounds(vectors[_FIRST:], best.mean, _COARSE))
-        best = points.worse(vectors, int(np.argmin(bounds)), best)
+        bounds = np.append(bounds, points.bounds(vectors[_FIRST:], known, _COARSE).least)
+    best = points.worse(vectors, int(np.argmin(bounds)), None)
     close = np.flatnonzero(bounds <= float(best.mean) + 1e-9)
     if len(close) > 1 and len(covered) > _POINTS_IN_BIN * _COARSE:  # many points in a bin: a closer look is worth it
-        bounds[close] = points.bounds(vectors[close], best.mean, _FINE)
+        bounds[close] = points.bounds(vectors[close], best.mean, _FINE).least
     for number in np.argsort(bounds, kind="stable").tolist():
         if bounds[number] > float(best.mean) + 1e-9:
             break  # neither this direction nor any later one can be worse
@@ -78,14 +77,13 @@ class _Points(NamedTuple):
         if best is not None and number == best.number:
             return best
         (projection,) = project(self.matrix, vectors[number : number + 1])
-        order = order_upward(projection)
-        position, flags = looked_up(projection, order), looked_up(self.flags, order)
+        position, flags = sort_beside(projection, self.flags)
         mean = least_mean(position, flags, self.least)
         if best is not None and (best.mean, best.number) < (mean, number):
             return best
         return _Found(number, mean, position, flags)
 
-    def bounds(self, vectors: Floats, known: Fraction, most_bins: int) -> Floats:
+    def bounds(self, vectors: Floats, known: Fraction, most_bins: int, reaches: bool = False) -> Bounds:
         """Return what no slab of each direction falls below, some directions at a time on every core."""
         n_bins = min(max(len(self.flags) // _POINTS_IN_BIN, 16), most_bins)
         fewest = min(_FEWEST_DIRECTIONS, -(-len(vectors) // thread_count()))
@@ -93,18 +91,21 @@ class _Points(NamedTuple):
         at_once = max(1, min(fair, _DIRECTIONS_AT_ONCE, _BINS_AT_ONCE // n_bins))
         is_safe = self.largest * float(np.abs(vectors).sum(axis=1).max()) < _FAR  # no sum can overflow
 
-        def work(start: int, stop: int) -> Floats:
+        def work(start: int, stop: int) -> Bounds:
             # A sparse matrix is projected before, and what came out is its own direction.
             directions = vectors[start:stop]
             rows = self.matrix if is_safe else project(self.matrix, directions).T
             along = directions if is_safe else np.eye(len(directions))
-            return least_mean_bounds(rows, along, self.flags, self.least, known, n_bins)
+            return least_mean_bounds(rows, along, self.flags, self.least, known, n_bins, reaches)
 
         if len(self.flags) * len(vectors) < _WORTH_THREADS:
-            return np.concatenate([work(k, k + at_once) for k in range(0, len(vectors), at_once)])
-        return np.concatenate(over_blocks(len(vectors), at_once, work, serial_blocks=1))
+            several = [work(k, k + at_once) for k in range(0, len(vectors), at_once)]
+        else:
+            several = over_blocks(len(vectors), at_once, work, serial_blocks=1)
+        return Bounds(np.concatenate([one.least for one in several]), min(one.known for one in several))
 
 
+_MANY_ROWS = 2**14  # in a slice: words about each column are worth a thread
 _LEAST_SPECIAL = 0.1  # standard deviations that a column must be away to be worth a word
 
 
@@ -204,8 +205,8 @@ class WorstSlice:
 
     def contains(self, X: Any) -> NDArray[np.bool_]:
         """Tell which rows of X lie in the slab; X must have the columns the slab was found with."""
-        (projection,) = project(features_of(X, self.names, fill=self.fill).matrix, self.direction[None, :])
-        return np.asarray((projection >= self.low) & (projection <= self.high))
+        inside, _ = rows_within(features_of(X, self.names, fill=self.fill).matrix, self.direction, self.low, self.high)
+        return inside
 
 
 def check_directions(directions: Any, n_features: int, generator: np.random.Generator) -> NDArray[np.float64]:
@@ -300,50 +301,71 @@ def worst_slice_coverage(
         n_find = max(1, round(validate.share(share_to_find, "share_to_find") * len(covered)))
         find, judge = order[:n_find], order[n_find:]
     slab, vector = search(features.some(find), looked_up(covered, find), vectors, least_share)
-    (projection,) = project(features.matrix, vector[None, :])
-    inside = (projection >= slab.low) & (projection <= slab.high)
-    judged, is_inside = looked_up(covered, judge), looked_up(inside, judge)
-    means = features.means(np.flatnonzero(inside))
+    inside, rows = rows_within(features.matrix, vector, slab.low, slab.high)
+    judged = _judged(covered, inside, judge)
+    hits, means = looked_up(covered, judged.rows), features.means(rows)
     return WorstSlice(
-        coverage=share(judged[is_inside], sure),
+        coverage=share(hits, sure),
         found=float(slab.mean),
         direction=vector,
         low=slab.low,
         high=slab.high,
-        share=float(looked_up(inside, find).mean()),
+        share=np.count_nonzero(looked_up(inside, find)) / len(find),
         names=features.names,
         means=means,
         overall=features.overall,
         spread=features.spread,
         method=method,
-        rows=judge[is_inside],
-        sentences=_sentences(features, inside, means),
-        chance=float("nan") if method == "in-sample" else _chance(judged, judged[is_inside]),
+        rows=judged.rows,
+        sentences=_sentences(features, rows, means),
+        chance=float("nan") if method == "in-sample" else _chance(len(judge), judged.misses, hits),
         left_out=features.left_out,
         fill=features.fill,
     )
 
 
-def _sentences(features: Features, inside: NDArray[np.bool_], means: Floats, most: int = 3) -> tuple[str, ...]:
+class _Judged(NamedTuple):
+    """Those of the rows that judge which lie in a slab, in their order, and how many of all that judge are missed."""
+
+    rows: NDArray[np.intp]
+    misses: int
+
+
+def _judged(covered: NDArray[np.bool_], inside: NDArray[np.bool_], judge: NDArray[np.intp]) -> _Judged:
+    """Look at each row that judges once."""
+
+    def work(start: int, stop: int) -> _Judged:
+        rows = judge[start:stop]
+        return _Judged(rows[inside[rows]], stop - start - int(np.count_nonzero(covered[rows])))
+
+    several = over_blocks(len(judge), shared_out(len(judge), LONG, 2), work)
+    none = _Judged(judge[:0], 0)
+    return _Judged(np.concatenate([one.rows for one in [none, *several]]), sum(one.misses for one in several))
+
+
+def _sentences(features: Features, rows: NDArray[np.intp], means: Floats, most: int = 3) -> tuple[str, ...]:
     """Say what is special about the rows inside, for the columns that set them apart most, each of them once."""
-    if not inside.any():
+    if not len(rows):
         return ()
-    rows = np.flatnonzero(inside)
     away = (means - features.overall) / np.where(features.spread > 0, features.spread, 1.0)
     # A value is told where it is frequent: that another one is rare says less.
     special = [away[j] if feature.kind == "value" else abs(away[j]) for j, feature in enumerate(features.columns)]
-    sentences: dict[str, str] = {}
+    chosen: dict[str, int] = {}
     for j in np.argsort(-np.array(special), kind="stable").tolist():
-        feature = features.columns[j]
-        if len(sentences) < most and feature.column not in sentences and special[j] > _LEAST_SPECIAL:
-            everywhere = partial(features.of, j)
-            sentences[feature.column] = in_words(feature, features.of(j, rows), features.overall[j], everywhere)
-    return tuple(sentences.values())
+        column = features.columns[j].column
+        if len(chosen) < most and column not in chosen and special[j] > _LEAST_SPECIAL:
+            chosen[column] = j
+    numbers = list(chosen.values())
+
+    def work(place: int, _: int) -> str:
+        j = numbers[place]
+        return in_words(features.columns[j], features.of(j, rows), features.overall[j], partial(features.of, j))
+
+    return tuple(over_blocks(len(numbers), 1, work, serial_blocks=1 if len(rows) > _MANY_ROWS else most))
 
 
-def _chance(judged: NDArray[np.bool_], inside: NDArray[np.bool_]) -> float:
-    """Return the chance of as many misses among as many rows drawn at random: the hypergeometric law."""
+def _chance(n: int, misses: int, inside: NDArray[np.bool_]) -> float:
+    """Return the chance of as many misses among as many of n rows drawn at random: the hypergeometric law."""
     from scipy.stats import hypergeom
 
-    misses = int((~inside).sum())
-    return float(hypergeom.sf(misses - 1, len(judged), int((~judged).sum()), len(inside)))
+    return float(hypergeom.sf(np.count_nonzero(~inside) - 1, n, misses, len(inside)))

@@ -430,7 +430,7 @@ static PyObject *worst_segment(PyObject *self, PyObject *args) {
 static void *take_search_room(const Search *s, SearchRoom *r) {
     size_t at_once = (size_t)rows_at_once(s->features), bins = (size_t)s->n_bins, directions = (size_t)s->directions;
     size_t bytes = WIDEST_VECTOR + (at_once * (size_t)s->features + at_once) * sizeof(double) + directions * sizeof(Span)
-                 + (at_once + directions * bins) * sizeof(uint64_t) + bins * (sizeof(Prefix) + sizeof(int64_t)) + at_once * sizeof(int32_t);
+                 + (at_once + directions * bins) * sizeof(uint64_t) + (bins + 1) * (sizeof(Prefix) + sizeof(int64_t)) + at_once * sizeof(int32_t);
     char *room = malloc(bytes);
     if (!room) return NULL;
     r->column = (double *)(((uintptr_t)room + WIDEST_VECTOR - 1) / WIDEST_VECTOR * WIDEST_VECTOR);
@@ -439,24 +439,24 @@ static void *take_search_room(const Search *s, SearchRoom *r) {
     r->count = (uint64_t *)(r->span + directions);
     r->bins = r->count + at_once;
     r->start = (Prefix *)(r->bins + directions * bins);
-    r->hull = (int64_t *)(r->start + bins);
-    r->index = (int32_t *)(r->hull + bins);
+    r->hull = (int64_t *)(r->start + bins + 1);
+    r->index = (int32_t *)(r->hull + bins + 1);
     return room;
 }
 
 static PyObject *least_mean_bounds(PyObject *self, PyObject *args) {
-    Py_buffer matrix, vectors, covered, bounds;
+    Py_buffer matrix, vectors, covered, bounds, reached;
     long long least, sum, count, n_bins;
-    if (!PyArg_ParseTuple(args, "y*y*y*LLLLw*", &matrix, &vectors, &covered, &least, &sum, &count, &n_bins, &bounds)) return NULL;
+    if (!PyArg_ParseTuple(args, "y*y*y*LLLLw*z*", &matrix, &vectors, &covered, &least, &sum, &count, &n_bins, &bounds, &reached)) return NULL;
     Search search = {matrix.buf, vectors.buf, covered.buf, covered.len, 0, bounds.len / 8, least, n_bins, sum, count};
     search.features = search.n ? matrix.len / 8 / search.n : 0;
     int all_fits = search.features > 0 && n_bins > 0 && n_bins < INT32_MAX && matrix.len == search.n * search.features * 8
-                && vectors.len == search.directions * search.features * 8;
+                && vectors.len == search.directions * search.features * 8 && (!reached.buf || reached.len == search.directions * 16);
     SearchRoom room;
     void *taken = all_fits ? take_search_room(&search, &room) : NULL;
     if (taken) {
         Py_BEGIN_ALLOW_THREADS
-        loops->bounds(&search, &room, bounds.buf);
+        loops->bounds(&search, &room, bounds.buf, reached.buf);
         Py_END_ALLOW_THREADS
         free(taken);
     }
@@ -464,6 +464,7 @@ static PyObject *least_mean_bounds(PyObject *self, PyObject *args) {
     PyBuffer_Release(&vectors);
     PyBuffer_Release(&covered);
     PyBuffer_Release(&bounds);
+    PyBuffer_Release(&reached);
     if (!taken) return refuse(all_fits);
     Py_RETURN_NONE;
 }

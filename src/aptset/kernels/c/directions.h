@@ -32,18 +32,25 @@ typedef struct {
 } SearchRoom;
 
 static inline int64_t rows_at_once(int64_t features) {
-    int64_t rows = 4096 / features / LEAST_AT_ONCE * LEAST_AT_ONCE;
+    int64_t rows = 2048 / features / LEAST_AT_ONCE * LEAST_AT_ONCE;
     return rows < LEAST_AT_ONCE ? LEAST_AT_ONCE : rows > MOST_AT_ONCE ? MOST_AT_ONCE : rows;
 }
 
 /* Take m rows apart into columns; the last one is repeated up to a whole step. */
-INLINE int64_t take_columns(const Search *s, int64_t start, int64_t stride, int64_t m, int64_t at_once, double *column) {
-    int64_t padded = (m + STEP - 1) / STEP * STEP;
+INLINE int64_t take_columns(const Search *s, int64_t start, int64_t stride, int64_t m, int64_t at_once, double *restrict column) {
+    int64_t padded = (m + STEP - 1) / STEP * STEP, features = s->features;
+    const double *restrict matrix = s->matrix;
     for (int64_t k = 0; k < padded; k++) {
-        const double *row = s->matrix + (start + (k < m ? k : m - 1) * stride) * s->features;
-        for (int64_t j = 0; j < s->features; j++) column[j * at_once + k] = row[j];
+        const double *row = matrix + (start + (k < m ? k : m - 1) * stride) * features;
+        for (int64_t j = 0; j < features; j++) column[j * at_once + k] = row[j];
     }
     return padded;
+}
+
+/* Ask for a share of the rows that come next, one share for each direction: they come while these are counted. */
+INLINE void ask_for_next(const Search *s, int64_t start, int64_t m, int64_t v) {
+    int64_t lines = m * s->features / 8, first = lines * v / s->directions, stop = lines * (v + 1) / s->directions;
+    for (int64_t k = first; k < stop; k++) __builtin_prefetch(s->matrix + start * s->features + 8 * k);
 }
 
 INLINE void project_rows(const Search *s, const double *vector, const double *column, int64_t padded, int64_t at_once, double *place) {
@@ -103,7 +110,8 @@ INLINE void find_bins(const double *place, int64_t padded, Span span, int64_t n_
     }
 }
 
-static void bounds_loop(const Search *s, const SearchRoom *r, double *bounds) {
+/* `reached`, if there is room for it, gets a mean that a slab of each direction has: covered points, and all of them. */
+static void bounds_loop(const Search *s, const SearchRoom *r, double *bounds, int64_t *reached) {
     int64_t at_once = rows_at_once(s->features);
     const uint64_t *count = r->count;
     const int32_t *index = r->index;
@@ -113,7 +121,9 @@ static void bounds_loop(const Search *s, const SearchRoom *r, double *bounds) {
         int64_t m = s->n - start < at_once ? s->n - start : at_once;
         int64_t padded = take_columns(s, start, 1, m, at_once, r->column);
         for (int64_t k = 0; k < m; k++) r->count[k] = s->covered[start + k] ? 1 : 1 + ((uint64_t)1 << 32);
+        int64_t next = start + m, in_next = s->n - next < at_once ? s->n - next : at_once;
         for (int64_t v = 0; v < s->directions; v++) {
+            ask_for_next(s, next, in_next, v);
             uint64_t *restrict bins = r->bins + v * s->n_bins;
             project_rows(s, s->vectors + v * s->features, r->column, padded, at_once, r->place);
             find_bins(r->place, padded, r->span[v], s->n_bins, r->index);
@@ -124,6 +134,7 @@ static void bounds_loop(const Search *s, const SearchRoom *r, double *bounds) {
         const uint64_t *bins = r->bins + v * s->n_bins;
         int is_above = all_above(bins, s->n_bins, s->least, s->sum, s->count, r->start);
         bounds[v] = is_above ? HUGE_VAL : least_mean_bound(bins, s->n_bins, s->least, r->start, r->hull);
+        if (reached) least_mean_of_bins(bins, s->n_bins, s->least, r->start, r->hull, reached + 2 * v, reached + 2 * v + 1);
     }
 }
 #endif

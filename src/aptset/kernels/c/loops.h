@@ -25,7 +25,7 @@ typedef struct {
     void (*order)(int64_t, const int32_t *, Members, Waiting, int, Scratch, int32_t *);
     int64_t (*masks)(const Job *, int64_t, Scratch, Tile *, const Wanted *, uint8_t *);
     void (*hash_rows)(const void *, int, int64_t, int64_t, const uint64_t *, uint64_t, uint64_t *);
-    void (*bounds)(const Search *, const SearchRoom *, double *);
+    void (*bounds)(const Search *, const SearchRoom *, double *, int64_t *);
     void (*counts_of_scores)(const Calibrated *, int64_t, int64_t, const double *, int32_t *, double *);
     int64_t (*by_cell)(const Job *, int64_t, Scratch, const ByCell *);
     int64_t (*own_mass)(const Job *, int64_t, Scratch, const OwnMass *, const int64_t *, double *);

@@ -13,27 +13,51 @@ static inline int no_steeper(Prefix a, Prefix b, Prefix c) {
     return (c.covered - a.covered) * (c.points - b.points) <= (c.covered - b.covered) * (c.points - a.points);
 }
 
-/* Least mean as a fraction. Starts wait until their segment is long enough, then join the upper hull of starts; a start
- * that another one beats from the present end can only lose against means already found, so each is dropped once. */
+/* The least mean so far, as a fraction, over segments of whole groups. Starts wait until their segment is long enough, then join the upper hull of
+ * starts; a start that another one beats from the present end can only lose against means already found, so each is dropped once. */
+typedef struct { Prefix *prefix; int64_t *hull, groups, waiting, front, back, sum, count; } Least;
+
+INLINE Least no_groups(Prefix *prefix, int64_t *hull) {
+    prefix[0] = (Prefix){0, 0};
+    return (Least){.prefix = prefix, .hull = hull, .sum = 1, .count = 1};
+}
+
+INLINE void add_group(Least *l, Prefix now, int64_t least) {
+    Prefix *prefix = l->prefix;
+    int64_t *hull = l->hull;
+    prefix[++l->groups] = now;
+    for (; now.points - prefix[l->waiting].points >= least; l->waiting++) {
+        while (l->back - l->front > 1 && no_steeper(prefix[hull[l->back - 2]], prefix[hull[l->back - 1]], prefix[l->waiting])) l->back--;
+        hull[l->back++] = l->waiting;
+    }
+    if (l->back == l->front) return;
+    while (l->back - l->front > 1 && no_steeper(prefix[hull[l->front + 1]], prefix[hull[l->front]], now)) l->front++;
+    int64_t points = now.points - prefix[hull[l->front]].points, inside = now.covered - prefix[hull[l->front]].covered;
+    if (inside * l->count < l->sum * points) l->sum = inside, l->count = points;
+}
+
 static void least_mean(const double *position, const uint8_t *covered, int64_t n, int64_t least, Prefix *prefix, int64_t *hull,
                        int64_t *sum, int64_t *count) {
-    int64_t groups = 0, waiting = 0, front = 0, back = 0;
-    *sum = 1, *count = 1;
-    prefix[0] = (Prefix){0, 0};
+    Least l = no_groups(prefix, hull);
     for (int64_t k = 0; k < n;) {
-        Prefix now = prefix[groups++];
+        Prefix now = prefix[l.groups];
         double here = position[k];
         do now.points++, now.covered += covered[k++]; while (k < n && position[k] == here); /* at least one: ends on NaN too */
-        prefix[groups] = now;
-        for (; now.points - prefix[waiting].points >= least; waiting++) {
-            while (back - front > 1 && no_steeper(prefix[hull[back - 2]], prefix[hull[back - 1]], prefix[waiting])) back--;
-            hull[back++] = waiting;
-        }
-        if (back == front) continue;
-        while (back - front > 1 && no_steeper(prefix[hull[front + 1]], prefix[hull[front]], now)) front++;
-        int64_t points = now.points - prefix[hull[front]].points, inside = now.covered - prefix[hull[front]].covered;
-        if (inside * *count < *sum * points) *sum = inside, *count = points;
+        add_group(&l, now, least);
     }
+    *sum = l.sum, *count = l.count;
+}
+
+/* The least mean of a slab of whole bins: one that some slab has, though another may fall below it. */
+INLINE void least_mean_of_bins(const uint64_t *bins, int64_t n_bins, int64_t least, Prefix *prefix, int64_t *hull, int64_t *sum, int64_t *count) {
+    Least l = no_groups(prefix, hull);
+    for (int64_t j = 0; j < n_bins; j++) {
+        if (!bins[j]) continue;
+        int64_t points = (uint32_t)bins[j], missed = (int64_t)(bins[j] >> 32);
+        Prefix now = prefix[l.groups];
+        add_group(&l, (Prefix){now.points + points, now.covered + points - missed}, least);
+    }
+    *sum = l.sum, *count = l.count;
 }
 
 /* The first segment (by its end, then by its start) that falls furthest below a mean, sum / count: its first and its last point, -1 for none. */

@@ -240,6 +240,34 @@ static PyObject *project(PyObject *self, PyObject *args) {
     return all_fits ? Py_NewRef(Py_None) : refuse(0);
 }
 
+/* Add rows to sums, one after the other: all of a matrix or some by number, and with a mean the squares of how far they are from it. False for a row that is not there. */
+static int sum_rows(const double *matrix, int64_t n, int64_t features, const int64_t *rows, int64_t count, const double *mean, double *restrict sums) {
+    for (int64_t i = 0; i < count; i++) {
+        int64_t number = rows ? rows[i] : i;
+        if ((uint64_t)number >= (uint64_t)n) return 0;
+        const double *row = matrix + number * features;
+        for (int64_t j = 0; j < features; j++) {
+            sums[j] += mean ? (row[j] - mean[j]) * (row[j] - mean[j]) : row[j];
+        }
+    }
+    return 1;
+}
+
+static PyObject *add_rows(PyObject *self, PyObject *args) {
+    Py_buffer matrix, rows, mean, sums;
+    if (!PyArg_ParseTuple(args, "y*z*z*w*", &matrix, &rows, &mean, &sums)) return NULL;
+    int64_t features = sums.len / 8, n = features ? matrix.len / 8 / features : 0, count = rows.buf ? rows.len / 8 : n;
+    int all_fits = features && sums.len == features * 8 && matrix.len == n * features * 8 && count > 0 && (!mean.buf || mean.len == sums.len);
+    Py_BEGIN_ALLOW_THREADS
+    all_fits = all_fits && sum_rows(matrix.buf, n, features, rows.buf, count, mean.buf, sums.buf);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&matrix);
+    PyBuffer_Release(&rows);
+    PyBuffer_Release(&mean);
+    PyBuffer_Release(&sums);
+    return all_fits ? Py_NewRef(Py_None) : refuse(0);
+}
+
 #define FEW_MEMBERS 8 /* compared with each other; of more, the last row of each label is noted */
 
 /* The first row that holds a label twice, or -2 for a member that is no position in the classes, or -1. */
@@ -295,5 +323,6 @@ static PyObject *repeated(PyObject *self, PyObject *args) {
     {"running_totals", running_totals, METH_VARARGS, "Where rows of some sizes end."}, \
     {"holds", holds, METH_VARARGS, "Whether each set holds a column."}, \
     {"project", project, METH_VARARGS, "Rows projected on vectors."}, \
+    {"add_rows", add_rows, METH_VARARGS, "The sums of rows, or of the squares of how far they are from a mean."}, \
     {"repeated", repeated, METH_VARARGS, "The first set that holds a label twice."},
 #endif
