@@ -90,8 +90,8 @@ def score_tensors(held_out: Measure) -> store.Tensors:
             tensors["weights"] = held_out.weights if held_out.is_weighted else np.ones(len(tensors["scores"]))
     elif held_out.is_weighted:
         tensors["weights"] = held_out.weights
-    elif held_out.judges is not None:
-        tensors["judges"] = np.asarray(held_out.judges, dtype=np.bool_)
+    elif held_out.model_mask is not None:
+        tensors["judges"] = np.asarray(held_out.model_mask, dtype=np.bool_)
     return tensors
 
 

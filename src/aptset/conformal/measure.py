@@ -310,15 +310,15 @@ def _join_clusters(folds: Sequence[Sequence[Part]], groups: Groups, like: Cluste
 class Measure(Thresholds):
     """Scores of all folds. A label is in iff less mass than (1 - alpha)(total + own) is below its own score.
 
-    How the folds combine when they are compared with a new row is the scheme's to say. ``judges`` says which models'
-    mean judges each fold, (folds, models); None: each fold has a model of its own. With masses, ``ratios`` has the
-    weight of each label where labels decide; else rows bring their own. With ``corrects`` the probabilities of labels
-    are multiplied by the ratios before anything is scored.
+    How the folds combine when they are compared with a new row is the scheme's to say. ``model_mask`` says the mean
+    of which models scores each fold, (folds, models); None: each fold has a model of its own. With masses,
+    ``ratios`` has the weight of each label where labels decide; else rows bring their own. With ``corrects`` the
+    probabilities of labels are multiplied by the ratios before anything is scored.
     """
 
     folds: tuple[FoldScores, ...]
     groups: Groups = EVERYONE
-    judges: NDArray[np.bool_] | None = None
+    model_mask: NDArray[np.bool_] | None = None
     ratios: Floats | None = None
     corrects: bool = False
     clusters: Clusters | None = None
@@ -334,8 +334,8 @@ class Measure(Thresholds):
 
     @property
     def of_models(self) -> Sequence[FoldScores | None]:
-        """The scores that each model judges alone, if models do."""
-        return self.folds if self.judges is None else [None] * self.judges.shape[1]
+        """The scores that each model is compared with alone, if there is one model for each fold."""
+        return self.folds if self.model_mask is None else [None] * self.model_mask.shape[1]
 
     @property
     def scores(self) -> Floats:

@@ -126,7 +126,7 @@ class Thresholds(ABC):
 
     groups: Groups
     folds: Any = ()  # the scores of each fold; nothing where none were kept
-    judges: NDArray[np.bool_] | None = None  # which models judge each fold together
+    model_mask: NDArray[np.bool_] | None = None  # which models' mean scores each fold
     ratios: Floats | None = None  # the weight of each label, where labels decide it
     corrects: bool = False  # whether columns of probabilities are multiplied by the ratios
     clusters: Clusters | None = None  # where rows belong together
@@ -153,7 +153,7 @@ class Thresholds(ABC):
             return
         if level.assurance is not None:
             why = "with weights or clusters" if self.is_weighted else ""
-            why = "for several models" if len(self.folds) > 1 or self.judges is not None else why
+            why = "for several models" if len(self.folds) > 1 or self.model_mask is not None else why
             why = "with overlapping groups" if self.groups.overlaps else why
             if why:
                 refuse_assurance(why)
