@@ -106,8 +106,8 @@ def scores_from(
     if weights is not None:
         weights.flags.writeable = False
         scale, of_folds = Scale.of(weights), np.split(weights, starts)
-    every = zip(np.split(scores, starts), offsets, of_folds, strict=True)
-    folds = tuple(FoldScores(part, bounds, groups, True, masses, scale) for part, bounds, masses in every)
+    entries = zip(np.split(scores, starts), offsets, of_folds, strict=True)
+    folds = tuple(FoldScores(part, bounds, groups, True, masses, scale) for part, bounds, masses in entries)
     return Measure(folds, groups, tensors.get("judges"), ratios, corrects)
 
 

@@ -295,10 +295,10 @@ class Thresholds(ABC):
         of_cells = level.alphas(self.groups)
         distinct = list(dict.fromkeys(of_cells))
         number = np.array([distinct.index(alpha) for alpha in of_cells])[cells]
-        made = of_alpha(distinct[0])
+        thresholds = of_alpha(distinct[0])
         for place, alpha in enumerate(distinct[1:], start=1):
-            made = np.where(number == place, of_alpha(alpha), made)
-        return made
+            thresholds = np.where(number == place, of_alpha(alpha), thresholds)
+        return thresholds
 
     def _plain(self, level: Level) -> Fraction:
         """Return the one alpha of a level, where there can be no other."""

@@ -312,9 +312,13 @@ def flat_groups(groups: Groups) -> dict[str, Any]:
         labels = [label for _, label in groups.names[: groups.n_by_label]]
         fields |= {"names": list(range(len(groups.names))), "rows": list(groups.rows), "labels": labels}
     if groups.overlap is not None:
-        every, frame, is_flag = groups.overlap
-        fields["names"] = ["".join("01"[name in cell] for name in every) for cell in map(set, groups.names)]
-        fields |= {"groups": list(every), "frame": None if frame is None else list(frame), "is_flag": list(is_flag)}
+        group_names, frame, is_flag = groups.overlap
+        fields["names"] = ["".join("01"[name in cell] for name in group_names) for cell in map(set, groups.names)]
+        fields |= {
+            "groups": list(group_names),
+            "frame": None if frame is None else list(frame),
+            "is_flag": list(is_flag),
+        }
     return fields
 
 
@@ -326,9 +330,9 @@ def full_groups(stored: dict[str, Any]) -> Groups:
         return Groups(kind, cells, tuple(stored["bands"]), rows=tuple(stored["rows"]))
     if "groups" not in stored:
         return Groups(kind, tuple(names), None if bands is None else tuple(bands))
-    every, frame = tuple(stored["groups"]), stored["frame"]
-    cells = tuple(tuple(name for name, flag in zip(every, text, strict=True) if flag == "1") for text in names)
-    overlap = Overlap(every, None if frame is None else tuple(frame), tuple(stored["is_flag"]))
+    group_names, frame = tuple(stored["groups"]), stored["frame"]
+    cells = tuple(tuple(name for name, flag in zip(group_names, text, strict=True) if flag == "1") for text in names)
+    overlap = Overlap(group_names, None if frame is None else tuple(frame), tuple(stored["is_flag"]))
     return Groups(kind, cells, overlap=overlap)
 
 
