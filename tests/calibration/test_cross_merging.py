@@ -22,8 +22,14 @@ def kept(calibration):
     """All that a calibration knows, to be compared bit by bit."""
     scores = [fold.scores.tobytes() for fold in calibration.held_out.folds]
     offsets = [fold.offsets.tolist() for fold in calibration.held_out.folds]
-    judges = calibration.held_out.judges
-    return scores, offsets, None if judges is None else judges.tolist(), calibration.folds.tolist(), calibration.parts
+    model_mask = calibration.held_out.model_mask
+    return (
+        scores,
+        offsets,
+        None if model_mask is None else model_mask.tolist(),
+        calibration.folds.tolist(),
+        calibration.parts,
+    )
 
 
 @pytest.mark.parametrize("groups", [None, "label", "rows"])

@@ -9,7 +9,7 @@ from sklearn.ensemble import BaggingClassifier
 from sklearn.naive_bayes import GaussianNB
 
 from aptset import Bootstrap, ConformalClassifier, OutOfBag
-from aptset.conformal.schemes.bootstrap import mean_of_judges
+from aptset.conformal.schemes.bootstrap import mean_of_models
 from reference import adaptive_score, exact_row
 
 
@@ -114,11 +114,11 @@ def test_each_model_is_asked_once_for_a_batch():
 
 
 def test_a_row_without_judges_finds_all_labels_alike():
-    means = mean_of_judges(np.array([[0.0, 0.0, 0.0, 0.0], [1.0, 0.5, 0.5, 0.0]]), np.array([0, 2]), 4)
+    means = mean_of_models(np.array([[0.0, 0.0, 0.0, 0.0], [1.0, 0.5, 0.5, 0.0]]), np.array([0, 2]), 4)
     np.testing.assert_array_equal(means, [[0.25, 0.25, 0.25, 0.25], [0.5, 0.25, 0.25, 0.0]])
     X = np.arange(400)[:, None] * 1.0
     classifier = ConformalClassifier(Table(), calibration=Bootstrap(10), random_state=0).fit(X, np.arange(400) % 3)
-    assert not classifier.fitted_.held_out.judges.any(axis=1).all(), "some rows are in every bag"
+    assert not classifier.fitted_.held_out.model_mask.any(axis=1).all(), "some rows are in every bag"
     assert classifier.predict_set(X[:3]).sizes.sum() > 0
 
 

@@ -73,8 +73,8 @@ class BatchPredictor:
         of_rows = {"groups": by, "ids": self.layout.id_values(piece), "first_row": first_row}
         levels: list[Any] = list(self.levels)
         sets = self.calibration.predict_set(matrix, levels, **of_rows, **self.settings.flags)
-        made = columns_of_sets(sets, self._names, self._classes)
-        return [made[name] if name in made else piece.column(name) for name in self.schema.names]
+        columns = columns_of_sets(sets, self._names, self._classes)
+        return [columns[name] if name in columns else piece.column(name) for name in self.schema.names]
 
     @cached_property
     def _names(self) -> list[tuple[str, str]]:
@@ -141,8 +141,8 @@ def maker_for(
     check_room([name for pair in names for name in pair], kept)
     of_set = pa.list_(class_array(calibration).type)
     added = [field for size, labels in names for field in ((size, pa.int32()), (labels, of_set))]
-    made = pa.schema([*(schema.field(name) for name in kept), *(pa.field(name, kind) for name, kind in added)])
-    return BatchPredictor(calibration, layout, tuple(order), tuple(levels), made, settings)
+    out_schema = pa.schema([*(schema.field(name) for name in kept), *(pa.field(name, kind) for name, kind in added)])
+    return BatchPredictor(calibration, layout, tuple(order), tuple(levels), out_schema, settings)
 
 
 def check_without_row_weights(calibration: Calibration) -> None:

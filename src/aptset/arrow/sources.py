@@ -149,7 +149,7 @@ def check_source(batches: Any) -> None:
 def check_same_schema(first: Any, schema: Any, number: int) -> None:
     """Refuse batches with other columns than the first one."""
     if not schema.equals(first):
-        before, now = (dict(zip(one.names, one.types, strict=True)) for one in (first, schema))
+        before, now = (dict(zip(columns.names, columns.types, strict=True)) for columns in (first, schema))
         names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         nulls = [old.name for old, new in zip(first, schema, strict=False) if old.nullable != new.nullable]
         is_mixed = schema.names != first.names or not nulls

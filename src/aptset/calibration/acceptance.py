@@ -241,21 +241,21 @@ class Acceptance:
             warn_of_batches({"": (self.n, n_rows, budgets[None])})
             return looked.confidence > batch_bound(wrong_rows, self.n, looked.confidence, budgets[None])
         cells, own = self.reading.cells(looked, guesses, groups), self._own_cells()
-        act, said = np.zeros(n_rows, dtype=np.bool_), dict[str, tuple[int, int, Fraction]]()
+        act, counts = np.zeros(n_rows, dtype=np.bool_), dict[str, tuple[int, int, Fraction]]()
         for cell, of_cell in budgets.items():
             rows = np.flatnonzero(cells == cell)
             own_rows, name = own == cell, self.reading.groups.names[cell or 0]
             n, new = int(np.count_nonzero(own_rows)), looked.confidence[rows]
             act[rows] = new > batch_bound(wrong_rows[own_rows[self.is_wrong]], n, new, of_cell)
             if len(rows):
-                said[f" of {name!r}"] = (n, len(rows), of_cell)
-        warn_of_batches(said)
+                counts[f" of {name!r}"] = (n, len(rows), of_cell)
+        warn_of_batches(counts)
         return act
 
     def above_in_batch(self, confidence: Floats, error: float) -> NDArray[np.bool_]:
         """Return which rows of a batch are acted on, given their confidences; without a word about small batches."""
-        wrong_rows, one = self.confidences[self.is_wrong], check_exact(error, "error", "")
-        return np.asarray(confidence > batch_bound(wrong_rows, self.n, confidence, one))
+        wrong_rows, level = self.confidences[self.is_wrong], check_exact(error, "error", "")
+        return np.asarray(confidence > batch_bound(wrong_rows, self.n, confidence, level))
 
     def threshold(
         self,
@@ -305,7 +305,7 @@ class Acceptance:
             rows = slice(None) if cell is None else np.flatnonzero(own == cell)
             of_rows = (self.confidences[rows], self.u[rows], self.is_wrong[rows])
             levels[ALL if cell is None else names[cell]] = Level.of(*of_rows, of_cell, make, (of_each, *options))
-        needed = [one.reason for one in levels.values() if one.is_short]
+        needed = [level.reason for level in levels.values() if level.is_short]
         if needed:
             several = "" if levels.keys() == {ALL} else f" (in {len(needed)} of {len(levels)} groups)"
             warn_caller(needed[0] + several)
@@ -338,28 +338,28 @@ class Acceptance:
         """
         if not isinstance(other, Acceptance):
             raise TypeError(f"other must be an Acceptance, too; got {type(other).__name__}.")
-        one, two = self.reading, other.reading
+        first, second = self.reading, other.reading
         same = {
-            "confidence": one.confidence == two.confidence,
-            "classes": np.array_equal(np.asarray(one.classes), np.asarray(two.classes)),
-            "groups and guesses": one.by == two.by,
-            "key (random_state)": one.key == two.key,
-            "where u comes from (u, ids)": one.chance.source == two.chance.source,
-            "normalize": one.normalize == two.normalize,
+            "confidence": first.confidence == second.confidence,
+            "classes": np.array_equal(np.asarray(first.classes), np.asarray(second.classes)),
+            "groups and guesses": first.by == second.by,
+            "key (random_state)": first.key == second.key,
+            "where u comes from (u, ids)": first.chance.source == second.chance.source,
+            "normalize": first.normalize == second.normalize,
         }
         check_same(same, "have been learned in the same way", "Learn")
         if {*self.parts} & {*other.parts}:
             raise ValueError("other must have other rows: these are here already, and would count twice.")
-        names = tuple(dict.fromkeys(one.groups.names + two.groups.names))
-        groups, cells = one.groups, None
+        names = tuple(dict.fromkeys(first.groups.names + second.groups.names))
+        groups, cells = first.groups, None
         if self.cells is not None and other.cells is not None:
             groups = Groups("row", names)
-            places = np.array([names.index(name) for name in two.groups.names])
+            places = np.array([names.index(name) for name in second.groups.names])
             cells = np.concatenate([self.cells, places[other.cells]])
-        n_copies = one.chance.copies * self.n + two.chance.copies * other.n
-        reading = replace(one, groups=groups, chance=one.chance.with_copies(n_copies, self.n + other.n))
-        every = ((rule.confidences, rule.u, rule.is_wrong) for rule in (self, other))
-        c, u, is_wrong = map(np.concatenate, zip(*every, strict=True))
+        n_copies = first.chance.copies * self.n + second.chance.copies * other.n
+        reading = replace(first, groups=groups, chance=first.chance.with_copies(n_copies, self.n + other.n))
+        columns = ((rule.confidences, rule.u, rule.is_wrong) for rule in (self, other))
+        c, u, is_wrong = map(np.concatenate, zip(*columns, strict=True))
         return Acceptance.of(reading, c, u, is_wrong, cells, self.parts + other.parts)
 
     def save(self, path: str | Path) -> None:
@@ -375,8 +375,8 @@ class Acceptance:
         """Return the error of each group, by number, or the one of all rows under None."""
         names = self.reading.groups.names
         if not isinstance(error, Mapping):
-            one = check_exact(error, "error", "For at most 5 % pass error=0.05.")
-            return dict.fromkeys(range(len(names)), one) if self.reading.by == "group" else {None: one}
+            share = check_exact(error, "error", "For at most 5 % pass error=0.05.")
+            return dict.fromkeys(range(len(names)), share) if self.reading.by == "group" else {None: share}
         if self.reading.by == "none":
             raise ValueError("error must be one number: neither guesses nor groups came when the rule was learned.")
         numbers = {name: cell for cell, name in enumerate(names)}
@@ -385,7 +385,9 @@ class Acceptance:
             what = f"got {unknown[0]!r}" if unknown else "it is empty"
             each = "groups" if self.reading.by == "group" else "predicted labels"
             raise ValueError(f"error must have a number for some of the {each} {list(names)[:6]}; {what}.")
-        return {numbers[name]: check_exact(one, "error", "It is the share for each.") for name, one in error.items()}
+        return {
+            numbers[name]: check_exact(share, "error", "It is the share for each.") for name, share in error.items()
+        }
 
 
 def load_acceptance(path: str | Path) -> Acceptance | AcceptanceThreshold:

@@ -230,7 +230,7 @@ def check_wrong(
     truth, guessed = as_labels(labels, "labels"), as_labels(guesses, "guesses")
     check_length(truth, n_rows, "labels")
     check_length(guessed, n_rows, "guesses")
-    kinds = {"n" if one.dtype.kind in "biuf" else one.dtype.kind for one in (truth, guessed)}
+    kinds = {"n" if labels.dtype.kind in "biuf" else labels.dtype.kind for labels in (truth, guessed)}
     if len(kinds - {"O"}) > 1:
         raise TypeError("guesses must be of the kind of the labels: numbers and texts are never equal.")
     names = distinct(truth)
@@ -291,16 +291,16 @@ def check_exact(value: Any, name: str, way_out: str) -> Fraction:
 _LEAST_ERRORS = 5  # that a batch should allow: below, its rate counts batches in which nothing is acted on
 
 
-def warn_of_batches(said: dict[str, tuple[int, int, Fraction]]) -> None:
+def warn_of_batches(counts: dict[str, tuple[int, int, Fraction]]) -> None:
     """Say that rows are too few for anything to be acted on, or a batch too small for its rate to mean much."""
-    short = {who: (n, error) for who, (n, _, error) in said.items() if n + 1 < 1 / error}
+    short = {who: (n, error) for who, (n, _, error) in counts.items() if n + 1 < 1 / error}
     if short:
         who, (n, error) = next(iter(short.items()))
         warn_caller(
             f"no row{who} can be decided: {n} rows, at least {ceil(1 / error) - 1} are needed even if none is wrong"
             + _and_more(len(short))
         )
-    small = {who: (m, error) for who, (_, m, error) in said.items() if m * error < _LEAST_ERRORS}
+    small = {who: (m, error) for who, (_, m, error) in counts.items() if m * error < _LEAST_ERRORS}
     if small:
         who, (m, error) = next(iter(small.items()))
         warn_caller(

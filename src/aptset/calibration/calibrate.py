@@ -147,7 +147,7 @@ def calibrate(
         first_row,
         logits,
         allow_empty,
-        weighing=EQUAL if equal else ImportanceWeights(weights, label_weights, prior_correction),
+        importance=EQUAL if equal else ImportanceWeights(weights, label_weights, prior_correction),
         clusters=clusters,
         votes=votes,
     )
@@ -168,7 +168,7 @@ def _calibrated_there(probabilities: Any, labels: Any, request: LabelledRequest)
 
     What is wrong with labels is for the host to say.
     """
-    if request.weighing is not EQUAL or any(getattr(request, name) is not None for name in _OF_HOST):
+    if request.importance is not EQUAL or any(getattr(request, name) is not None for name in _OF_HOST):
         return None
     score, whole = check_conformity(request.conformity), not labels.is_floating_point() and "int" in str(labels.dtype)
     if not whole or labels.ndim != 1 or not stays_on_device(probabilities, formula_of(score)):
@@ -213,8 +213,8 @@ class CalibrationPieces:
 
     def add(self, probabilities: Any, labels: Any, ids: Any = None, weights: Any = None, **of_rows: Any) -> None:
         """Score the labels of the next rows."""
-        weighing = EQUAL if weights is None else ImportanceWeights(weights, is_part=True)
-        request = LabelledRequest(**self._settings, ids=ids, weighing=weighing, **of_rows)
+        importance = EQUAL if weights is None else ImportanceWeights(weights, is_part=True)
+        request = LabelledRequest(**self._settings, ids=ids, importance=importance, **of_rows)
         scored = score_labels(probabilities, labels, request)
         self._parts.append(scored.calibration())
         self._seeds += [] if ids is None else [scored.seeds]
@@ -298,8 +298,8 @@ def calibrate_cv(
     if clusters is not None:
         check_scheme_of_clusters(scheme.combine is Tally, f"combine={combine!r}")
     settings = (conformity, classes, groups, randomized, normalize, u, ids, random_state)
-    weighing = EQUAL if weights is None else ImportanceWeights(weights)
-    request = LabelledRequest(*settings, 0, logits, allow_empty, weighing=weighing, clusters=clusters)
+    importance = EQUAL if weights is None else ImportanceWeights(weights)
+    request = LabelledRequest(*settings, 0, logits, allow_empty, importance=importance, clusters=clusters)
     scored = score_labels(probabilities, labels, request)
     refuse_overlapping(scored.groups.overlaps, "cross calibration", "Use aptset.calibrate, or give each row one group.")
     names, fold_of_row = check_fold_ids(folds, len(scored.scores))

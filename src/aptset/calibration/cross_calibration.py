@@ -319,7 +319,7 @@ class CrossCalibration(Face):
         """
         from aptset.calibration.storage import write_calibration  # half of what `calibrate_cv` has to load
 
-        write_calibration(path, {one.name: getattr(self, one.name) for one in fields(self)})
+        write_calibration(path, {field.name: getattr(self, field.name) for field in fields(self)})
 
     def _prepare(
         self,

@@ -65,7 +65,7 @@ class LabelledRequest(NamedTuple):
     logits: Any = False
     allow_empty: bool = True
     least_distinct: float = 0.5
-    weighing: ImportanceWeights = EQUAL
+    importance: ImportanceWeights = EQUAL
     number_copies: Callable[[Words], Words] | None = None
     clusters: Any = None
     votes: Any = None
@@ -90,7 +90,7 @@ class LabelledRows:
     formula: Formula
     ids: Any
     values: GroupValues | None
-    weighed: RowWeights | None
+    row_weights: RowWeights | None
     clusters: Membership | None
     generator: np.random.Generator
     key: int
@@ -102,7 +102,7 @@ class LabelledRows:
         first_row = request.first_row
         start = 0 if type(first_row) is int and first_row == 0 else check_first_row(first_row)
         draw = self.chance.calibrates(request.u, self.ids, len(self.matrix), key, request.least_distinct)
-        factors = None if self.weighed is None else self.weighed.factors
+        factors = None if self.row_weights is None else self.row_weights.factors
         of_rows = (self.formula, key, draw, bool(request.normalize), CALIBRATION, start, factors)
         rows = make_rows(self.matrix, self.given, self.stays, bool(request.logits), *of_rows)
         if request.number_copies is None or draw.seeds is not None or not isinstance(rows, Rows):
@@ -112,12 +112,12 @@ class LabelledRows:
 
     def cells(self) -> tuple[Groups, NDArray[np.intp] | None]:
         """Return the cells of a calibration, and the cell of each score; None where there is only one."""
-        by_labels = self.weighed is not None and self.weighed.ratios is not None
+        by_labels = self.row_weights is not None and self.row_weights.ratios is not None
         if self.request.groups is None and not by_labels:
             return EVERYONE, None
         groups = Groups.of(self.values, self.request.groups, self.classes)
         check_intervals(self.score, groups.by_label or by_labels)
-        if self.weighed is not None:
+        if self.row_weights is not None:
             refuse_overlapping(groups.overlaps, *WITHOUT_WEIGHTS)
         if self.clusters is not None or self.answers is not None:
             refuse_overlapping(groups.overlaps, *OVERLAPPING_CLUSTERS)
@@ -142,18 +142,18 @@ class Scored:
 
     def measure(self, members: Sequence[NDArray[np.intp] | slice] = (slice(None),)) -> Measure:
         """Return the scores of the rows of each fold; by default there is one that holds them all."""
-        groups, weighed = self.groups, self.of.weighed
+        groups, row_weights = self.groups, self.of.row_weights
         if self.clusters is not None:
             return self._clustered(self.clusters, members)
-        if weighed is None:
+        if row_weights is None:
             cells = self.cell_of_row
             folds = (FoldScores.sort(self.scores[r], None if cells is None else cells[r], groups) for r in members)
             return Measure(tuple(folds), groups)
-        weights, scale = weighed.of_rows, Scale.of(weighed.of_rows)
+        weights, scale = row_weights.of_rows, Scale.of(row_weights.of_rows)
         folds = (
             FoldScores.weighted(self.scores[rows], weights[rows], self._cells(rows), groups, scale) for rows in members
         )
-        return Measure(tuple(folds), groups, ratios=weighed.ratios, corrects=weighed.corrects)
+        return Measure(tuple(folds), groups, ratios=row_weights.ratios, corrects=row_weights.corrects)
 
     def _cells(self, rows: Any) -> NDArray[np.intp]:
         """Return the cell of each of some rows."""
@@ -253,14 +253,14 @@ def check_labelled(probabilities: Any, labels: Any, request: LabelledRequest, ma
         probabilities = without_ids(probabilities, clusters, "clusters")
     formula = formula_of(score)
     # Columns are corrected, and clusters looked up, on the host.
-    stays = may_stay and type(probabilities) is not np.ndarray and request.weighing is EQUAL and not belong
+    stays = may_stay and type(probabilities) is not np.ndarray and request.importance is EQUAL and not belong
     stays = stays and stays_on_device(probabilities, formula)
     matrix, names = check_probabilities(shape_proxy(probabilities, stays) if stays else probabilities, NAME)
     matrix, known = check_named_columns(matrix, names, request.classes, [0] if labels is None else labels, NAME)
     answers = None if request.votes is None else check_votes(request.votes, known, len(matrix))
     columns = check_labels(labels, known, len(matrix)) if answers is None else answers.columns
     bound = for_classes(score, known, labels)
-    weighed = None if request.weighing is EQUAL else request.weighing.of(columns, known)
+    row_weights = None if request.importance is EQUAL else request.importance.of(columns, known)
     values = None if request.groups is None else _group_values(request.groups, len(matrix))
     generator = validate.generator(request.random_state)
     key, chance = draw_key(generator), Randomization.of(request.u, ids, bool(request.randomized))
@@ -278,7 +278,7 @@ def check_labelled(probabilities: Any, labels: Any, request: LabelledRequest, ma
         formula if bound is score else formula_of(bound),
         ids,
         values,
-        weighed,
+        row_weights,
         members,
         generator,
         key,
@@ -294,8 +294,8 @@ def _check_together(request: LabelledRequest) -> None:
             "clusters must be left out where votes are passed: each row is then a cluster of its answers. For rows of "
             "patients pass labels, one per row, and clusters."
         )
-    weighing = request.weighing
-    check_clusters_alone(weighing.weights, weighing.label_weights, weighing.prior_correction, name)
+    importance = request.importance
+    check_clusters_alone(importance.weights, importance.label_weights, importance.prior_correction, name)
 
 
 def _scores_of_answers(rows: Rows | OnDevice, answers: Answers) -> LabelScores:

@@ -20,55 +20,55 @@ if TYPE_CHECKING:
     from aptset.calibration.cross_calibration import CrossCalibration
 
 
-def merged(one: Calibration, other: Calibration) -> Calibration:
+def merged(calibration: Calibration, other: Calibration) -> Calibration:
     """Return both as if all rows had been calibrated at once; refuse what does not fit together."""
-    _check(one, other)
-    if one.chance.source == "content" and {*one.first_rows} & {*other.first_rows}:
-        warn_of_equal_shards(min(one.chance.copies, other.chance.copies))
-    one.held_out.check_offers("merge")
-    together = {**_together(one, other), "first_rows": one.first_rows + other.first_rows}
-    return replace(one, held_out=one.held_out.merge(other.held_out), **together)
+    _check(calibration, other)
+    if calibration.chance.source == "content" and {*calibration.first_rows} & {*other.first_rows}:
+        warn_of_equal_shards(min(calibration.chance.copies, other.chance.copies))
+    calibration.held_out.check_offers("merge")
+    together = {**_together(calibration, other), "first_rows": calibration.first_rows + other.first_rows}
+    return replace(calibration, held_out=calibration.held_out.merge(other.held_out), **together)
 
 
-def merged_folds(one: CrossCalibration, other: CrossCalibration) -> CrossCalibration:
+def merged_folds(calibration: CrossCalibration, other: CrossCalibration) -> CrossCalibration:
     """Return both as if all rows had been calibrated at once: folds of one name have one model."""
-    if type(one) is type(other) and not (one.parts and other.parts):
+    if type(calibration) is type(other) and not (calibration.parts and other.parts):
         raise ValueError(
             "only calibrations of calibrate_cv can be merged where there are several models: those of a fitted "
             "classifier are its own, and no rows of another fit were scored by them. Fit on all rows at once, or "
             "merge calibrations of one frozen model (FrozenEstimator, calibration='split')."
         )
-    _check(one, other)
-    if one.chance.source == "content":
-        warn_of_equal_shards(min(one.chance.copies, other.chance.copies), by_ids_alone=True)
-    groups = join_groups([one.held_out.groups, other.held_out.groups])
+    _check(calibration, other)
+    if calibration.chance.source == "content":
+        warn_of_equal_shards(min(calibration.chance.copies, other.chance.copies), by_ids_alone=True)
+    groups = join_groups([calibration.held_out.groups, other.held_out.groups])
     scores_of: dict[Any, list[Any]] = {}
-    for each in (one, other):
+    for each in (calibration, other):
         for name, fold in zip(each.folds.tolist(), each.held_out.folds, strict=True):
             scores_of.setdefault(name, []).append((fold, each.held_out.groups))
-    if one.folds.dtype.kind == other.folds.dtype.kind:
-        both = np.concatenate([one.folds, other.folds])
+    if calibration.folds.dtype.kind == other.folds.dtype.kind:
+        both = np.concatenate([calibration.folds, other.folds])
     else:  # numpy would make texts, or rounded numbers, of names of two types
-        both = as_objects([*one.folds.tolist(), *other.folds.tolist()])
+        both = as_objects([*calibration.folds.tolist(), *other.folds.tolist()])
     names, _ = check_fold_ids(both, len(both))
-    held_out = join_measures([scores_of[name] for name in names.tolist()], groups, one.held_out)
-    return replace(one, held_out=held_out, folds=names, **_together(one, other))
+    held_out = join_measures([scores_of[name] for name in names.tolist()], groups, calibration.held_out)
+    return replace(calibration, held_out=held_out, folds=names, **_together(calibration, other))
 
 
-def _check(one: Any, other: Any) -> None:
+def _check(calibration: Any, other: Any) -> None:
     """Refuse what speaks of other scores, or of the same rows."""
-    if type(one) is not type(other):
-        raise TypeError(f"other must be a {type(one).__name__}, too; got {type(other).__name__}.")
-    ours, theirs = one.held_out, other.held_out
-    folds, other_folds = (each.folds.tolist() if hasattr(each, "folds") else [] for each in (one, other))
+    if type(calibration) is not type(other):
+        raise TypeError(f"other must be a {type(calibration).__name__}, too; got {type(other).__name__}.")
+    ours, theirs = calibration.held_out, other.held_out
+    folds, other_folds = (each.folds.tolist() if hasattr(each, "folds") else [] for each in (calibration, other))
     same = {
-        "score": one.conformity == other.conformity,
-        "key (random_state)": one.key == other.key,
-        "randomized": one.chance.randomized == other.chance.randomized,
-        "where u comes from (u, ids)": one.chance.source == other.chance.source,
-        "normalize": one.normalize == other.normalize,
-        "allow_empty": one.allow_empty == other.allow_empty,
-        "classes": np.array_equal(one.classes, other.classes),
+        "score": calibration.conformity == other.conformity,
+        "key (random_state)": calibration.key == other.key,
+        "randomized": calibration.chance.randomized == other.chance.randomized,
+        "where u comes from (u, ids)": calibration.chance.source == other.chance.source,
+        "normalize": calibration.normalize == other.normalize,
+        "allow_empty": calibration.allow_empty == other.allow_empty,
+        "classes": np.array_equal(calibration.classes, other.classes),
         "what was kept (scores, thresholds, counts)": (
             type(ours) is type(theirs) and ours.has_weights == theirs.has_weights
         ),
@@ -79,12 +79,14 @@ def _check(one: Any, other: Any) -> None:
         "kind of groups": ours.groups.kind == theirs.groups.kind,
         "bands of labels": _bands_of(ours.groups) == _bands_of(theirs.groups),
         "columns of groups": _columns_of(ours.groups) == _columns_of(theirs.groups),
-        "combine": getattr(one, "scheme", None) == getattr(other, "scheme", None),
+        "combine": getattr(calibration, "scheme", None) == getattr(other, "scheme", None),
         "kind of names of groups": _may_be_equal(ours.groups.of_rows, theirs.groups.of_rows),
         "kind of names of folds": _may_be_equal(folds, other_folds),
     }
     check_same(same, "be a calibration of the same kind", "Calibrate")
-    parts, other_parts = ({*each.parts, sum(each.parts) % 2**64} if each.parts else set() for each in (one, other))
+    parts, other_parts = (
+        {*each.parts, sum(each.parts) % 2**64} if each.parts else set() for each in (calibration, other)
+    )
     if parts & other_parts:
         raise ValueError(
             "other must be a calibration of other rows; rows in this one already have the same content, labels and u. "
@@ -122,7 +124,7 @@ def _may_be_equal(names: Sequence[Any], others: Sequence[Any]) -> bool:
     return not ours or not theirs or bool(ours & theirs)
 
 
-def _together(one: Any, other: Any) -> dict[str, Any]:
-    n_copies = one.chance.copies * one.rows + other.chance.copies * other.rows
-    chance = one.chance.with_copies(n_copies, one.rows + other.rows)
-    return {"chance": chance, "parts": one.parts + other.parts}
+def _together(calibration: Any, other: Any) -> dict[str, Any]:
+    n_copies = calibration.chance.copies * calibration.rows + other.chance.copies * other.rows
+    chance = calibration.chance.with_copies(n_copies, calibration.rows + other.rows)
+    return {"chance": chance, "parts": calibration.parts + other.parts}

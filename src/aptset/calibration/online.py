@@ -52,33 +52,33 @@ class Question(NamedTuple):
         return self.rows.seeds
 
 
-def take_in_labels(state: State, asked: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> None:
+def take_in_labels(state: State, question: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> None:
     """Let a state know the labels of rows, by their columns and the numbers of their groups."""
-    (_judge_call if state.waiting.is_next(asked.keys) else _judge_rows)(state, asked, columns, numbers)
-    if not asked.by_id:
-        state.numbering.go_on(asked.keys)
+    (_judge_call if state.waiting.is_next(question.keys) else _judge_rows)(state, question, columns, numbers)
+    if not question.by_id:
+        state.numbering.go_on(question.keys)
     if len(columns):
         state.history.go_on(state.levels, _met(numbers))
     if state.history.is_long(state.waiting.n_at_most):
         state.history.forget(state.waiting.moments())
 
 
-def _judge_call(state: State, asked: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> None:
+def _judge_call(state: State, question: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> None:
     """Judge rows of one call by what was in force when it was answered."""
     seeds, moment = state.waiting.next_rows(len(columns))
-    scores = _scores(asked, seeds, columns)
+    scores = _scores(question, seeds, columns)
     state.waiting.drop_next(len(columns))
     for number in _met(numbers):
         state.levels[number].learn_batch(scores[numbers == number], state.history.to(number, moment))
 
 
-def _judge_rows(state: State, asked: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> None:
+def _judge_rows(state: State, question: Question, columns: NDArray[np.int64], numbers: NDArray[np.intp]) -> None:
     """Judge rows one by one, each by what was in force when it was asked about, or now if it never was."""
-    asked_before, seeds = state.waiting.find(asked.keys), asked.seeds.copy()
-    for row, one in asked_before.items():
-        seeds[row] = one.asked.seed
-    scores = _scores(asked, seeds, columns)
-    state.waiting.drop(one.number for one in asked_before.values())
+    asked_before, seeds = state.waiting.find(question.keys), question.seeds.copy()
+    for row, waiting_row in asked_before.items():
+        seeds[row] = waiting_row.asked.seed
+    scores = _scores(question, seeds, columns)
+    state.waiting.drop(waiting_row.number for waiting_row in asked_before.values())
     for number in _met(numbers):
         same = np.flatnonzero(numbers == number)
         issued = [
@@ -94,9 +94,9 @@ def _met(numbers: NDArray[np.intp]) -> list[int]:
     return present
 
 
-def _scores(asked: Question, seeds: Words, columns: NDArray[np.int64]) -> Floats:
+def _scores(question: Question, seeds: Words, columns: NDArray[np.int64]) -> Floats:
     """Return the scores of the true labels, with the chance that each row was asked about with."""
-    return scores_of_labels(replace(asked.rows, seeds=seeds), columns).scores
+    return scores_of_labels(replace(question.rows, seeds=seeds), columns).scores
 
 
 class Online:
@@ -247,9 +247,9 @@ class Online:
         label comes; False only looks, for rows that are asked about again and again.
         """
         request = Request(groups, u, ids, normalize, logits, allow_empty=allow_empty)
-        asked, placed, may_be_empty = self._asked(probabilities, request)
+        question, placed, may_be_empty = self._asked(probabilities, request)
         (sets,) = placed.sets([self._state.settings.alpha], self.calibration.classes, may_be_empty)
-        self._remember(asked, "set", remember)
+        self._remember(question, "set", remember)
         answer: PredictionSets = sets_like_input(sets, probabilities)
         return answer
 
@@ -267,9 +267,9 @@ class Online:
     ) -> NDArray[np.bool_]:
         """Return the prediction sets as a boolean matrix, (rows, classes); as :meth:`predict_set` otherwise."""
         request = Request(groups, u, ids, normalize, logits, allow_empty=allow_empty)
-        asked, placed, may_be_empty = self._asked(probabilities, request)
+        question, placed, may_be_empty = self._asked(probabilities, request)
         mask = placed.mask(self._state.settings.alpha, may_be_empty)
-        self._remember(asked, "mask", remember)
+        self._remember(question, "mask", remember)
         answer: NDArray[np.bool_] = like_input(mask, probabilities)
         return answer
 
@@ -288,10 +288,10 @@ class Online:
 
         Pass what was passed to :meth:`predict_set` about these rows, in any pieces and however late.
         """
-        asked = self._ask(probabilities, Request(groups, u, ids, normalize, logits))
-        columns = check_labels(labels, self.calibration.classes, len(asked.keys))
-        numbers = self.calibration.held_out.groups.ids_of_labels(asked.groups, columns)
-        take_in_labels(self._state, asked, columns, numbers)
+        question = self._ask(probabilities, Request(groups, u, ids, normalize, logits))
+        columns = check_labels(labels, self.calibration.classes, len(question.keys))
+        numbers = self.calibration.held_out.groups.ids_of_labels(question.groups, columns)
+        take_in_labels(self._state, question, columns, numbers)
         return self
 
     def _ask(self, probabilities: Any, request: Request) -> Question:
@@ -315,16 +315,16 @@ class Online:
         """
         held_out, alpha = self.calibration.held_out, self._state.settings.alpha
         may_be_empty = validate.flag(request.allow_empty, "allow_empty", self.calibration.allow_empty)
-        asked = self._ask(probabilities, request)
-        if asked.unknown:
-            warn_if_too_few(asked.unknown, [alpha], held_out.groups)
+        question = self._ask(probabilities, request)
+        if question.unknown:
+            warn_if_too_few(question.unknown, [alpha], held_out.groups)
         known = FixedThresholds(
             groups=held_out.groups,
             group_sizes=held_out.sizes,  # at which nobody looks
             levels=(alpha,),
             values=self._state.history.thresholds[None],
         )
-        return asked, PlacedRows(known, asked.rows, asked.groups), may_be_empty
+        return question, PlacedRows(known, question.rows, question.groups), may_be_empty
 
     def __repr__(self) -> str:
         settings = self._state.settings
@@ -333,9 +333,9 @@ class Online:
             return f"{head}: no row yet"
         return f"{head}: {self.misses:,} of {self.rows:,} rows missed ({self.misses / self.rows:.1%})"
 
-    def _remember(self, asked: Question, form: str, remember: bool) -> None:
+    def _remember(self, question: Question, form: str, remember: bool) -> None:
         if validate.flag(remember, "remember"):
-            self._state.waiting.add(asked.keys, asked.seeds, self._state.history.moment, asked.by_id, form)
+            self._state.waiting.add(question.keys, question.seeds, self._state.history.moment, question.by_id, form)
 
     def save(self, path: str | Path) -> None:
         """Write the state to a small file, whole or not at all; :meth:`load` goes on from there, to the bit.

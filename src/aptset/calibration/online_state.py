@@ -230,10 +230,15 @@ class State(NamedTuple):
 
 def write_state(path: str | Path, calibration: Calibration, state: State) -> None:
     """Write a state, whole or not at all."""
-    settings, asked, history, last = state.settings, state.waiting.everything(), state.history, state.waiting.last
-    history.forget(row.moment for row in asked)
+    settings, waiting_rows, history, last = (
+        state.settings,
+        state.waiting.everything(),
+        state.history,
+        state.waiting.last,
+    )
+    history.forget(row.moment for row in waiting_rows)
     recent: list[Any] = [[] if settings.window is None else adaptive.recent for adaptive in state.levels]
-    keys, seeds, moments = zip(*asked, strict=True) if asked else ((), (), ())
+    keys, seeds, moments = zip(*waiting_rows, strict=True) if waiting_rows else ((), (), ())
     from_moments, thresholds, rows = zip(*(at for past in history.past for at in past), strict=True)
     facts = {
         "calibration": _digest(calibration),
@@ -280,7 +285,7 @@ def _rules(facts: store.Facts, tensors: store.Tensors) -> store.Rules:
     levels, window = tensors["tracks"], facts["window"]
     recent, of_recent = tensors["recent"], tensors["recent_counts"]
     moments, rows, of_past = tensors["past_moments"], tensors["past_rows"], tensors["past_counts"]
-    asked = tensors["asked_moments"]
+    asked_moments = tensors["asked_moments"]
     return {
         "its rows, misses and delays must be counts, and no more than its rows": lambda: (
             ((levels >= 0) & (levels < MOST)).all() and (levels[:, 1:] <= levels[:, :1]).all()
@@ -298,10 +303,13 @@ def _rules(facts: store.Facts, tensors: store.Tensors) -> store.Rules:
         ),
         "its past thresholds must be numbers": lambda: not np.isnan(tensors["past_thresholds"]).any(),
         "its rows that wait must be no more than wait, in order": lambda: (
-            len(asked) <= facts["waiting"] and (asked[1:] >= asked[:-1]).all()
+            len(asked_moments) <= facts["waiting"] and (asked_moments[1:] >= asked_moments[:-1]).all()
         ),
         "its rows that wait must have come at moments that it knows": lambda: (
-            not len(asked) or (moments[np.cumsum(of_past) - of_past].max() <= asked[0] and asked[-1] <= facts["moment"])
+            not len(asked_moments)
+            or (
+                moments[np.cumsum(of_past) - of_past].max() <= asked_moments[0] and asked_moments[-1] <= facts["moment"]
+            )
         ),
     }
 
@@ -366,8 +374,8 @@ def read_state(path: str | Path, calibration: Calibration) -> State:
     ]
     history, waiting = ThresholdHistory(levels, facts["moment"]), WaitingRows(facts["waiting"])
     columns = [tensors[f"past_{name}"].tolist() for name in ("moments", "thresholds", "rows")]
-    every = iter(map(Past, *columns))
-    history.past = [[*islice(every, n)] for n in tensors["past_counts"].tolist()]
+    entries = iter(map(Past, *columns))
+    history.past = [[*islice(entries, n)] for n in tensors["past_counts"].tolist()]
     now = [Past(history.past[at][-1].moment, adaptive.threshold, adaptive.rows) for at, adaptive in enumerate(levels)]
     is_now = [past[-1] for past in history.past] == now
     store.require(path, {"its past must end with what is in force": lambda: is_now}, _STORE.remedy)

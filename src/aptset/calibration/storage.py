@@ -110,7 +110,7 @@ def common_facts(
         "score": describe_score(score),
         "classes": store.storable_labels(classes),
         "groups": {
-            name: [store.storable_value(one) for one in value] if isinstance(value, list) else value
+            name: [store.storable_value(item) for item in value] if isinstance(value, list) else value
             for name, value in flat_groups(held_out.groups).items()
         },
         "key": str(key),
@@ -221,11 +221,11 @@ def _check_stored_pairs(path: str | Path, stored: dict[str, Any], n_classes: int
 
 def _check_stored_overlap(path: str | Path, stored: dict[str, Any]) -> None:
     """Refuse combinations that are not of its groups, and columns that its groups do not come from."""
-    every, frame, is_flag = stored["groups"], stored["frame"], stored["is_flag"]
-    if not isinstance(every, list) or not 0 < len(every) <= MOST_INDICATORS:
+    group_names, frame, is_flag = stored["groups"], stored["frame"], stored["is_flag"]
+    if not isinstance(group_names, list) or not 0 < len(group_names) <= MOST_INDICATORS:
         raise store.damaged(path, f"its overlapping groups must be 1 to {MOST_INDICATORS}")
-    store.check_stored_values(path, every, "overlapping groups")
-    digits = re.compile(f"[01]{{{len(every)}}}")
+    store.check_stored_values(path, group_names, "overlapping groups")
+    digits = re.compile(f"[01]{{{len(group_names)}}}")
     if not all(isinstance(name, str) and digits.fullmatch(name) for name in stored["names"]):
         raise store.damaged(path, "its combinations must have a 0 or 1 for each of its overlapping groups")
     are_flags = isinstance(is_flag, list) and all(isinstance(flag, bool) for flag in is_flag)

@@ -139,8 +139,8 @@ def stored_levels(facts: store.Facts, tensors: store.Tensors) -> dict[Any, Level
     """Return the threshold of each group that has one, or the one of all rows."""
     levels = {}
     columns = (tensors[name].tolist() for name in ("counts", "value", "u"))
-    every = zip(*columns, facts["errors"], facts["reasons"], strict=True)
-    for (cell, rows_above, n, wrong), value, u, error, reason in every:
+    entries = zip(*columns, facts["errors"], facts["reasons"], strict=True)
+    for (cell, rows_above, n, wrong), value, u, error, reason in entries:
         group = ALL if cell < 0 else hashable(facts["names"][cell])
         levels[group] = Level(value, u, rows_above, n, wrong, Fraction(error), reason, value == inf)
     return levels

@@ -90,8 +90,8 @@ def score_tensors(held_out: Measure) -> store.Tensors:
             tensors["weights"] = held_out.weights if held_out.is_weighted else np.ones(len(tensors["scores"]))
     elif held_out.is_weighted:
         tensors["weights"] = held_out.weights
-    elif held_out.judges is not None:
-        tensors["judges"] = np.asarray(held_out.judges, dtype=np.bool_)
+    elif held_out.model_mask is not None:
+        tensors["judges"] = np.asarray(held_out.model_mask, dtype=np.bool_)
     return tensors
 
 
@@ -106,8 +106,8 @@ def scores_from(
     if weights is not None:
         weights.flags.writeable = False
         scale, of_folds = Scale.of(weights), np.split(weights, starts)
-    every = zip(np.split(scores, starts), offsets, of_folds, strict=True)
-    folds = tuple(FoldScores(part, bounds, groups, True, masses, scale) for part, bounds, masses in every)
+    entries = zip(np.split(scores, starts), offsets, of_folds, strict=True)
+    folds = tuple(FoldScores(part, bounds, groups, True, masses, scale) for part, bounds, masses in entries)
     return Measure(folds, groups, tensors.get("judges"), ratios, corrects)
 
 

@@ -159,7 +159,7 @@ def score_chosen(
         formula=formula,
         columns=columns[kept],
         values=_some(labelled.values, kept),
-        weighed=None if labelled.weighed is None else labelled.weighed.some(kept),
+        row_weights=None if labelled.row_weights is None else labelled.row_weights.some(kept),
         clusters=None if labelled.clusters is None else labelled.clusters.some(kept),
     )
     scored = label_scores(replace(rows.some(kept), formula=formula), labelled.columns)

@@ -124,8 +124,8 @@ def _numbers_of_pairs(cell: NDArray[np.intp], words: Words) -> NDArray[np.intp]:
 def _common_multiple(numbers: list[int]) -> int | None:
     """Return the least common multiple, if it is small."""
     unit = 1
-    for one in numbers:
-        unit = lcm(unit, one)
+    for number in numbers:
+        unit = lcm(unit, number)
         if unit > _MOST_WHOLE:
             return None
     return unit

@@ -354,19 +354,19 @@ class OrderStatistics:
     def narrowed(self, counts: ScoreCounts) -> OrderStatistics:
         """Look into counts of the scores in the buckets that are wanted, which are finer now."""
         thresholds, wanted = self.values.copy(), []
-        for one in self.wanted:
-            bucket, rank = counts.place(one.group, one.inside, one.rank)
+        for target in self.wanted:
+            bucket, rank = counts.place(target.group, target.inside, target.rank)
             if bucket.level == 0:
-                thresholds[one.level, one.group] = scores_of_keys(np.array([bucket.number]), None)[0]
+                thresholds[target.level, target.group] = scores_of_keys(np.array([bucket.number]), None)[0]
             else:
-                wanted.append(WantedRanks(one.level, one.group, bucket, rank))
+                wanted.append(WantedRanks(target.level, target.group, bucket, rank))
         return OrderStatistics(self.names, self.sizes, thresholds, tuple(wanted))
 
     @cached_property
     def _looked(self) -> _Looked:
-        numbers = np.unique(np.array([one.inside.number for one in self.wanted], dtype=np.int64))
-        places = np.searchsorted(numbers, [one.inside.number for one in self.wanted])
-        groups = np.array([one.group for one in self.wanted], dtype=np.int64)
+        numbers = np.unique(np.array([target.inside.number for target in self.wanted], dtype=np.int64))
+        places = np.searchsorted(numbers, [target.inside.number for target in self.wanted])
+        groups = np.array([target.group for target in self.wanted], dtype=np.int64)
         return _Looked(self.wanted[0].inside.level, numbers, np.unique(groups * len(numbers) + places))
 
     @property

@@ -122,8 +122,8 @@ def check_label_weights(label_weights: Any, classes: NDArray[Any]) -> Floats:
     missing = [label for label in known if label not in label_weights]
     if missing:
         raise ValueError(f"label_weights must name every class; {missing[0]!r} is missing of {some(classes)}.")
-    every = set(known)
-    unknown = [label for label in label_weights if label not in every]
+    known_labels = set(known)
+    unknown = [label for label in label_weights if label not in known_labels]
     if unknown:
         raise ValueError(
             f"label_weights must name classes only; got {unknown[0]!r}, and the classes are {some(classes)}."
@@ -232,15 +232,15 @@ def rows_of(spread: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
 def thresholds(fold: FoldScores, totals: Whole, levels: Sequence[Fraction], cells: NDArray[Any], mass: Whole) -> Floats:
     """Return the smallest score up to which the mass is what is needed, (levels, 1 or rows, 1 or labels)."""
     shape = np.broadcast_shapes(cells.shape, mass.shape)
-    made = np.empty((len(levels), *shape))
+    thresholds = np.empty((len(levels), *shape))
 
     def work(start: int, stop: int) -> None:
         here, own = rows_of(cells, start, stop), narrowed(rows_of(mass, start, stop))
-        for of_level, alpha in zip(made, levels, strict=True):
+        for of_level, alpha in zip(thresholds, levels, strict=True):
             of_level[start:stop] = _thresholds(fold, totals[here], here, own, alpha)
 
     over_blocks(shape[0], _BLOCK_ROWS, work)
-    return made
+    return thresholds
 
 
 def _thresholds(fold: FoldScores, total: Whole, cells: NDArray[Any], own: Whole, alpha: Fraction) -> Floats:
@@ -341,9 +341,9 @@ def effective_in_words(measure: Thresholds) -> str:
     return f"{least}{measure.effective_sizes.min():.4g}"
 
 
-def same_kind_of_weights(one: Any, other: Any) -> bool:
+def same_kind_of_weights(first_measure: Any, second_measure: Any) -> bool:
     """Tell whether rows of both have weights of their own, or labels the same ones, or all weigh the same."""
-    if not one.has_weights or not other.has_weights:
-        return not one.has_weights and not other.has_weights
-    first, second = (np.zeros(0) if each.ratios is None else each.ratios for each in (one, other))
-    return np.array_equal(first, second) and one.corrects == other.corrects
+    if not first_measure.has_weights or not second_measure.has_weights:
+        return not first_measure.has_weights and not second_measure.has_weights
+    first, second = (np.zeros(0) if each.ratios is None else each.ratios for each in (first_measure, second_measure))
+    return np.array_equal(first, second) and first_measure.corrects == second_measure.corrects

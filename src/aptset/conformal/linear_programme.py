@@ -323,7 +323,7 @@ class Programme:
             cells[slot], scores[slot], edges[cell] = cell, after[cell], after[cell]
         places = [Place(cell, score) for cell, score in zip(cells.tolist(), scores.tolist(), strict=True)]
         self._move(basis, places)
-        return next((place for place, one in enumerate(basis.places) if is_stuck and one == places[slot]), None)
+        return next((place for place, known in enumerate(basis.places) if is_stuck and known == places[slot]), None)
 
     def _set_right(self, edges: NDArray[np.int64], cells: NDArray[np.int64], levels: Floats) -> None:
         """Correct the edges of cells that are not of the basis, for scores that were set apart."""

@@ -254,10 +254,10 @@ def clustered_folds(
     """Return folds of scores with the masses that their clusters share out, and the mass of a new row."""
     shares = None if votes is None else np.concatenate(votes)
     weights, unit = masses_of(np.concatenate(cells), np.concatenate(words), shares)
-    scale, starts = None if weights is None else Scale.of(weights), np.cumsum([len(one) for one in scores])[:-1]
+    scale, starts = None if weights is None else Scale.of(weights), np.cumsum([len(part) for part in scores])[:-1]
     of_folds: Any = [None] * len(scores) if weights is None else np.split(weights, starts)
-    every = zip(scores, of_folds, cells, words, strict=True)
-    return tuple(FoldScores.weighted(own, mass, cell, groups, scale, word) for own, mass, cell, word in every), unit
+    entries = zip(scores, of_folds, cells, words, strict=True)
+    return tuple(FoldScores.weighted(own, mass, cell, groups, scale, word) for own, mass, cell, word in entries), unit
 
 
 def weights_of(folds: Sequence[FoldScores]) -> Floats:
@@ -273,14 +273,14 @@ def words_of(folds: Sequence[FoldScores]) -> Words:
 def join_groups(several: Sequence[Groups]) -> Groups:
     """Return the groups that are in any of several of one kind, in the order in which they come."""
 
-    def every(names_of: Callable[[Groups], Iterable[Any]]) -> tuple[Any, ...]:
+    def union(names_of: Callable[[Groups], Iterable[Any]]) -> tuple[Any, ...]:
         return tuple(dict.fromkeys(name for groups in several for name in names_of(groups)))
 
-    first, names = several[0], every(lambda groups: groups.names)
-    rows = None if first.rows is None else every(lambda groups: groups.rows or ())
+    first, names = several[0], union(lambda groups: groups.names)
+    rows = None if first.rows is None else union(lambda groups: groups.rows or ())
     overlap = first.overlap
     if overlap is not None:
-        overlap = overlap._replace(names=every(lambda groups: groups.overlap.names if groups.overlap else ()))
+        overlap = overlap._replace(names=union(lambda groups: groups.overlap.names if groups.overlap else ()))
     return Groups(first.kind, names, first.bands, overlap, rows)
 
 
@@ -297,13 +297,13 @@ def join_measures(folds: Sequence[Sequence[Part]], groups: Groups, like: Measure
 
 def _join_clusters(folds: Sequence[Sequence[Part]], groups: Groups, like: Clusters) -> Measure:
     """Return the scores of other rows with the masses of all: a cluster may have rows in several parts of a fold."""
-    every = [[fold for fold, _ in parts] for parts in folds]
-    words, cells = [words_of(several) for several in every], [joined_cells(parts, groups) for parts in folds]
+    of_folds = [[fold for fold, _ in parts] for parts in folds]
+    words, cells = [words_of(several) for several in of_folds], [joined_cells(parts, groups) for parts in folds]
     check_one_fold_each(np.concatenate(words), np.repeat(np.arange(len(words)), [*map(len, words)]), like.noun)
     votes = None
     if like.are_votes:
-        votes = [np.concatenate([np.ones(len(f)) if f.weights is None else f.weights for f in fs]) for fs in every]
-    scores = [np.concatenate([fold.unsorted for fold in several]) for several in every]
+        votes = [np.concatenate([np.ones(len(f)) if f.weights is None else f.weights for f in fs]) for fs in of_folds]
+    scores = [np.concatenate([fold.unsorted for fold in several]) for several in of_folds]
     joined, unit = clustered_folds(scores, cells, words, groups, votes)
     return Measure(joined, groups, clusters=replace(like, unit=unit))
 
@@ -313,15 +313,15 @@ def _join_clusters(folds: Sequence[Sequence[Part]], groups: Groups, like: Cluste
 class Measure(Thresholds):
     """Scores of all folds. A label is in iff less mass than (1 - alpha)(total + own) is below its own score.
 
-    How the folds combine when they are compared with a new row is the scheme's to say. ``judges`` says which models'
-    mean judges each fold, (folds, models); None: each fold has a model of its own. With masses, ``ratios`` has the
-    weight of each label where labels decide; else rows bring their own. With ``corrects`` the probabilities of labels
-    are multiplied by the ratios before anything is scored.
+    How the folds combine when they are compared with a new row is the scheme's to say. ``model_mask`` says the mean
+    of which models scores each fold, (folds, models); None: each fold has a model of its own. With masses,
+    ``ratios`` has the weight of each label where labels decide; else rows bring their own. With ``corrects`` the
+    probabilities of labels are multiplied by the ratios before anything is scored.
     """
 
     folds: tuple[FoldScores, ...]
     groups: Groups = EVERYONE
-    judges: NDArray[np.bool_] | None = None
+    model_mask: NDArray[np.bool_] | None = None
     ratios: Floats | None = None
     corrects: bool = False
     clusters: Clusters | None = None
@@ -337,8 +337,8 @@ class Measure(Thresholds):
 
     @property
     def of_models(self) -> Sequence[FoldScores | None]:
-        """The scores that each model judges alone, if models do."""
-        return self.folds if self.judges is None else [None] * self.judges.shape[1]
+        """The scores that each model is compared with alone, if there is one model for each fold."""
+        return self.folds if self.model_mask is None else [None] * self.model_mask.shape[1]
 
     @property
     def scores(self) -> Floats:

@@ -126,7 +126,7 @@ class Thresholds(ABC):
 
     groups: Groups
     folds: Any = ()  # the scores of each fold; nothing where none were kept
-    judges: NDArray[np.bool_] | None = None  # which models judge each fold together
+    model_mask: NDArray[np.bool_] | None = None  # which models' mean scores each fold
     ratios: Floats | None = None  # the weight of each label, where labels decide it
     corrects: bool = False  # whether columns of probabilities are multiplied by the ratios
     clusters: Clusters | None = None  # where rows belong together
@@ -153,7 +153,7 @@ class Thresholds(ABC):
             return
         if level.assurance is not None:
             why = "with weights or clusters" if self.is_weighted else ""
-            why = "for several models" if len(self.folds) > 1 or self.judges is not None else why
+            why = "for several models" if len(self.folds) > 1 or self.model_mask is not None else why
             why = "with overlapping groups" if self.groups.overlaps else why
             if why:
                 refuse_assurance(why)
@@ -295,10 +295,10 @@ class Thresholds(ABC):
         of_cells = level.alphas(self.groups)
         distinct = list(dict.fromkeys(of_cells))
         number = np.array([distinct.index(alpha) for alpha in of_cells])[cells]
-        made = of_alpha(distinct[0])
+        thresholds = of_alpha(distinct[0])
         for place, alpha in enumerate(distinct[1:], start=1):
-            made = np.where(number == place, of_alpha(alpha), made)
-        return made
+            thresholds = np.where(number == place, of_alpha(alpha), thresholds)
+        return thresholds
 
     def _plain(self, level: Level) -> Fraction:
         """Return the one alpha of a level, where there can be no other."""

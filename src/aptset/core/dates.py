@@ -209,7 +209,7 @@ def _check_readable(plain: list[Any], readings: dict[Any, Reading], name: str) -
                 "dates as 2024-12-31."
             )
     if way_of(list(readings.values())) == "":
-        day, month = (next(row for row, one in enumerate(plain) if readings[one][place] is None) for place in (1, 0))
+        day, month = (next(row for row, text in enumerate(plain) if readings[text][place] is None) for place in (1, 0))
         raise ValueError(
             f"{name} must hold dates that are written in one way; row {day} holds {plain[day]!r}, which is day first, "
             f"and row {month} holds {plain[month]!r}, which is month first. Write dates as 2024-12-31."
@@ -219,7 +219,7 @@ def _check_readable(plain: list[Any], readings: dict[Any, Reading], name: str) -
 def _decided(plain: list[Any], readings: dict[Any, Reading], name: str, way: Way | None, way_out: str) -> str:
     """Return the way that was asked for; refuse to guess where nobody did."""
     if way is None:
-        row = next(row for row, one in enumerate(plain) if readings[one][0] != readings[one][1])
+        row = next(row for row, text in enumerate(plain) if readings[text][0] != readings[text][1])
         raise ValueError(
             f"{name} holds dates that may be day first or month first, and no row decides: {plain[row]!r} in row "
             f"{row}, for instance. {way_out}"

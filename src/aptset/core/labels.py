@@ -193,9 +193,9 @@ def plain_labels(labels: Any) -> Any:
     kind = getattr(labels, "dtype", None)
     if kind is not None and not isinstance(kind, np.dtype) and type(labels).__module__.split(".")[0] == "pandas":
         values = plain_list(labels)
-        numbers = np.asarray(values) if values and all(isinstance(one, int | float) for one in values) else None
+        numbers = np.asarray(values) if values and all(isinstance(value, int | float) for value in values) else None
         return as_objects(values) if numbers is None or numbers.dtype.kind not in "biuf" else numbers
-    if isinstance(labels, list | tuple) and any(issubclass(kind, Enum) for kind in {type(one) for one in labels}):
+    if isinstance(labels, list | tuple) and any(issubclass(kind, Enum) for kind in {type(label) for label in labels}):
         return as_objects(list(labels))
     return on_host(labels)
 

@@ -217,8 +217,8 @@ class CellLevel:
 
     def __str__(self) -> str:
         alpha = alpha_of(self)
-        asked = f"alpha={alpha:g}" if isinstance(alpha, float) else f"alpha={alpha!r}"
-        return asked if self.assurance is None else f"{asked}, {self.assurance}"
+        in_words = f"alpha={alpha:g}" if isinstance(alpha, float) else f"alpha={alpha!r}"
+        return in_words if self.assurance is None else f"{in_words}, {self.assurance}"
 
 
 Level: TypeAlias = Fraction | CellLevel
@@ -361,6 +361,6 @@ def _needed(
 
 def _in_words(alphas: Sequence[Level], levels: Sequence[Level]) -> str:
     """Return the strictest level that was asked for, and the one at which calibration runs."""
-    asked, inner, first = strictest(alphas), strictest(levels), alphas[0]
-    text = str(first) if len(alphas) == 1 and isinstance(first, CellLevel) else f"alpha={float(asked):g}"
-    return text + (f" (level='guaranteed' runs at {float(inner):.4g})" if inner != asked else "")
+    level, inner, first = strictest(alphas), strictest(levels), alphas[0]
+    text = str(first) if len(alphas) == 1 and isinstance(first, CellLevel) else f"alpha={float(level):g}"
+    return text + (f" (level='guaranteed' runs at {float(inner):.4g})" if inner != level else "")

@@ -135,7 +135,9 @@ class Store(NamedTuple):
                 facts = self._facts(place, metadata)
                 schema, names = self.schemas[facts["kind"]], {*file.keys()} - {_DIGEST}
                 slices = {name: file.get_slice(name) for name in sorted(names)}
-                misfit = schema.misfit(facts, {key: (one.get_dtype(), one.get_shape()) for key, one in slices.items()})
+                misfit = schema.misfit(
+                    facts, {key: (tensor.get_dtype(), tensor.get_shape()) for key, tensor in slices.items()}
+                )
                 tensors = {} if misfit else {name: file.get_tensor(name) for name in slices}
                 stored = file.get_tensor(_DIGEST) if file.get_slice(_DIGEST).get_shape() == [16] else np.zeros(0)
         except (SafetensorError, TypeError, KeyError, AttributeError, MemoryError) as error:

@@ -55,7 +55,7 @@ class Rule:
     groups: Groups
     classes: NDArray[Any]
     unseen_label_chance: float = 0.0
-    weighing: Callable[[Any], Any] | None = None
+    importance: Callable[[Any], Any] | None = None
     cluster_column: str | None = None  # of X, which no model sees
     columns: NamedColumns = field(default_factory=NamedColumns)  # of the frame that came to fit
     training_rows: tuple[int, int] | None = None  # of the models: the fewest and the most; None if it is not known
@@ -124,8 +124,8 @@ class Rule:
 
     def _samples(self, X: Any, values: GroupValues | None, seeds: Words, u: Floats | None) -> Samples:
         """Return rows with their groups, and with the weights that a function of X gives them, if there is one."""
-        weigh, n = self.weighing, len(seeds)
-        weights = None if weigh is None else check_weights(weigh(X), n, "what weights returns")
+        weight_of_row, n = self.importance, len(seeds)
+        weights = None if weight_of_row is None else check_weights(weight_of_row(X), n, "what weights returns")
         return Samples(X, seeds, u, self.groups.ids(values, n), self.formula, self.key, weights)
 
 
@@ -233,11 +233,11 @@ class Fitted:
         it is then the caller's to pass, as the promise asks.
         """
         rule, common = self.rule, (self.rule.classes, self.rule.score, self.rule.key)
-        judges = len(self.held_out.of_models)
-        if judges == 1 and not is_full(rule.scheme):
+        n_models = len(self.held_out.of_models)
+        if n_models == 1 and not is_full(rule.scheme):
             return Calibration(self.held_out, *common, rule.chance, allow_empty)
         chance = replace(rule.chance, source="given") if rule.chance.source == "content" else rule.chance
-        return CrossCalibration(self.held_out, np.arange(judges), *common, chance, allow_empty, scheme=rule.scheme)
+        return CrossCalibration(self.held_out, np.arange(n_models), *common, chance, allow_empty, scheme=rule.scheme)
 
     def sets(
         self, samples: Samples, levels: Sequence[Level], allow_empty: bool, n_jobs: int | None

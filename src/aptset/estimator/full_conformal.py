@@ -374,5 +374,5 @@ def fit_full(training: Training) -> tuple[LabelledModel, Measure]:
     whole = FullModel(model, X, columns, len(training.classes), samples.seeds, samples.u, cells)
     scores = whole.training_rows(samples, np.arange(len(X)), whole.among.probabilities)
     folds = tuple(FoldScores.sort(scores[[row]], cells[[row]], training.groups) for row in range(len(X)))
-    measure = Measure(folds, training.groups, judges=np.ones((len(X), 1), dtype=np.bool_))
+    measure = Measure(folds, training.groups, model_mask=np.ones((len(X), 1), dtype=np.bool_))
     return LabelledModel(whole, training.classes), measure

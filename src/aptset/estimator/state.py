@@ -57,7 +57,7 @@ def flatten(fitted: Fitted) -> dict[str, Any]:
             **({} if fitted.decisions is None else fitted.decisions.tensors()),
         },
         **cluster_facts(fitted.held_out),
-        "weighing": rule.weighing,
+        "weighing": rule.importance,
         **flat_features(rule.columns),
         "n_members": n_members,
         "models": [model.model if isinstance(model, LabelledModel) else model for model in models],

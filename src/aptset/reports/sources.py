@@ -207,9 +207,9 @@ def evaluation_of(
     random_state: Any,
     on_rows: OnRows,
     assurance: Any = None,
-    **chance: Any,
+    **options: Any,
 ) -> Evaluation:
-    """Return the evaluation that a report is made from; ``chance`` holds what else ``predict_set`` takes.
+    """Return the evaluation that a report is made from; ``options`` holds what else ``predict_set`` takes.
 
     ``on_rows`` is told of the rows that a model was asked about.
     """
@@ -220,21 +220,21 @@ def evaluation_of(
     held_out = (source if is_calibration else source.calibration_).held_out
     refuse_overlapping(held_out.groups.overlaps, "p-values, which a report needs", WITHOUT_P_VALUES)
     refuse_overlapping(groups_overlap(groups), "place in a report", WITHOUT_P_VALUES)
-    refuse_fresh(chance.get("u"), "in a report, which asks several things about each row")
-    chance = _without_form(source, **chance)
+    refuse_fresh(options.get("u"), "in a report, which asks several things about each row")
+    options = _without_form(source, **options)
     with all_at_once():
         if is_calibration:
             level = check_level(0.1 if alpha is None else alpha, assurance)
-            answer, seen = _of_calibration(source, X, y, groups, level, chance), features
+            answer, seen = _of_calibration(source, X, y, groups, level, options), features
         else:
             _, level = source._level(alpha, assurance)
-            answer, seen = _of_classifier(source, X, y, groups, level, on_rows, chance), X
+            answer, seen = _of_classifier(source, X, y, groups, level, on_rows, options), X
         n_rows = len(answer.sets[0])
         sliced = seen if features is None and seen is not None and can_be_sliced(seen, n_rows) else features
         return _evaluation(answer, y, groups, seen if features is None else features, sliced, random_state)
 
 
-def _without_form(source: Any, normalize: bool | None = None, logits: bool = False, **chance: Any) -> dict[str, Any]:
+def _without_form(source: Any, normalize: bool | None = None, logits: bool = False, **options: Any) -> dict[str, Any]:
     """Return what else came with the rows, and their form where the source takes one."""
     takes = {"normalize": isinstance(source, Calibration | CrossCalibration), "logits": isinstance(source, Calibration)}
     form = {"normalize": normalize, "logits": validate.flag(logits, "logits") or None}
@@ -244,18 +244,18 @@ def _without_form(source: Any, normalize: bool | None = None, logits: bool = Fal
                 f"{name} must be left out for a {type(source).__name__}, which takes none in predict_set either; got "
                 f"{value!r}. Only probabilities for a Calibration may come as logits or be divided."
             )
-    return {**chance, **{name: value for name, value in form.items() if value is not None}}
+    return {**options, **{name: value for name, value in form.items() if value is not None}}
 
 
 def _of_classifier(
-    classifier: Any, X: Any, y: Any, groups: Any, asked: Level, on_rows: OnRows, chance: dict[str, Any]
+    classifier: Any, X: Any, y: Any, groups: Any, asked: Level, on_rows: OnRows, options: dict[str, Any]
 ) -> Answer:
-    check_new_weights(chance.pop("weights", None), 0, False, "by a classifier, whose weights are a setting of its own")
+    check_new_weights(options.pop("weights", None), 0, False, "by a classifier, whose weights are a setting of its own")
     fitted = classifier._fitted()
     rule, held_out, may_be_empty = fitted.rule, fitted.held_out, classifier.allow_empty
     passed = groups if held_out.groups.by_row and rule.group_setting is None else None
     level, assured = level_of_page(held_out, asked)
-    samples = fitted.placed(*rule.samples(X, passed, **chance))
+    samples = fitted.placed(*rule.samples(X, passed, **options))
     columns = known_columns(as_labels(y, "y"), rule.classes, "y")
     check_length(columns, len(samples), "y")
     levels = [Fraction(str(level)), Fraction(str(_NEARLY_ONE))]
@@ -281,7 +281,7 @@ def _of_calibration(
     y: Any,
     groups: Any,
     asked: Level,
-    chance: dict[str, Any],
+    options: dict[str, Any],
 ) -> Answer:
     held_out, may_be_empty = calibration.held_out, calibration.allow_empty
     scheme: Scheme = Split()
@@ -289,23 +289,23 @@ def _of_calibration(
         scheme = calibration.scheme
         probabilities = list(folds_in_order(probabilities, calibration.folds))  # they may stream, and are needed again
     else:
-        ids = chance["ids"]
-        chance = {**chance, "ids": column_or_values(ids, probabilities)}
+        ids = options["ids"]
+        options = {**options, "ids": column_or_values(ids, probabilities)}
         probabilities = without_column(probabilities, ids) if isinstance(ids, str) else probabilities
         probabilities = tensor_of(probabilities).cpu() if is_on_device(probabilities) else probabilities
     by = groups if held_out.groups.by_row else None
     level, assured = level_of_page(held_out, asked)
-    sets: Any = calibration.predict_set(probabilities, [level, _NEARLY_ONE], groups=by, **chance)
-    p_values = np.asarray(on_host(calibration.p_values(probabilities, groups=by, **chance)))
+    sets: Any = calibration.predict_set(probabilities, [level, _NEARLY_ONE], groups=by, **options)
+    p_values = np.asarray(on_host(calibration.p_values(probabilities, groups=by, **options)))
     columns = known_columns(as_labels(y, "y"), calibration.classes, "y")
     check_length(columns, len(sets[0]), "y")
     of_row = group_of_rows(held_out.groups, columns, held_out.resolve_groups(by, len(sets[0]))[0])
     folds = None
     if isinstance(calibration, CrossCalibration) and not _has_no_law(held_out):
-        folds = folds_of_calibration(calibration, probabilities, {"groups": by, **chance}, columns, of_row)
+        folds = folds_of_calibration(calibration, probabilities, {"groups": by, **options}, columns, of_row)
     settings = {"Model": "probabilities were given", **({"Levels": assured} if assured else {})}
     settings |= _settings(scheme.name, held_out, str(calibration.conformity), calibration.chance, may_be_empty)
-    said = (sets, p_values, _chances(calibration, probabilities, chance), folds)
+    said = (sets, p_values, _chances(calibration, probabilities, options), folds)
     calibrated = (Promises.of(scheme, held_out), held_out, calibration.chance.randomized, may_be_empty)
     return Answer(*said, of_row, level, *calibrated, settings, by is not None)
 
@@ -381,7 +381,9 @@ _MOST_LETTERS = 80
 _SOURCES = {"content": "the content of the row", "ids": "the id of the row", "given": "the caller"}
 
 
-def _settings(name: str, held_out: Thresholds, score: str, chance: Randomization, may_be_empty: bool) -> dict[str, str]:
+def _settings(
+    name: str, held_out: Thresholds, score: str, randomization: Randomization, may_be_empty: bool
+) -> dict[str, str]:
     within = held_out.groups.words.within.format(n=len(held_out.groups.names))
     folds = len(held_out.folds)
     return {
@@ -391,6 +393,6 @@ def _settings(name: str, held_out: Thresholds, score: str, chance: Randomization
         **({} if held_out.clusters is None else {"Promise for": held_out.clusters.about}),
         "Calibrated": within,
         "Score": score,
-        "Randomised": f"yes, by {_SOURCES[chance.source]}" if chance.randomized else "no",
+        "Randomised": f"yes, by {_SOURCES[randomization.source]}" if randomization.randomized else "no",
         "Empty sets": "allowed" if may_be_empty else "get their most likely label",
     }

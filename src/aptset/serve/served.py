@@ -106,7 +106,7 @@ class ServedModel:
     def _without_names(self) -> Fitted | None:
         """Return what takes rows of numbers without a frame around them; None where the models look at names."""
         rule = self.fitted.rule
-        if self.features.reader is not None or rule.groups.by_row or rule.weighing is not None:
+        if self.features.reader is not None or rule.groups.by_row or rule.importance is not None:
             return None
         if any(column.kind not in NUMBERS for column in rule.columns.columns):
             return None

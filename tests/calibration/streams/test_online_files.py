@@ -112,7 +112,7 @@ def test_a_state_does_not_grow_as_groups_times_rows_that_wait(tmp_path):
             online = Online.load(tmp_path / "state", calibration)
     assert online.n_waiting == 400
     assert max(sizes) < 120_000  # 400 x 200 thresholds and counts alone would take 1.7 million letters
-    held = sum(len(past) for past in online._state.shown.past)
+    held = sum(len(past) for past in online._state.history.past)
     assert held <= 200 + 400
 
 
@@ -124,7 +124,7 @@ def test_what_nobody_waits_for_is_forgotten():
     online.predict_set(probabilities[100:101], ids=["lost"])
     for row in range(101, 9100):
         online.update(probabilities[row : row + 1], labels[row : row + 1])
-    assert len(online._state.shown.past[0]) < 2100
+    assert len(online._state.history.past[0]) < 2100
     assert online.n_waiting == 1
 
 

@@ -22,13 +22,13 @@ _CELLS = 2**22  # of mean probabilities that are held at a time
 
 
 class OfBags(Tally):
-    """The probabilities of every model; in the end each calibration row is compared under the mean of its judges."""
+    """The probabilities of every model; in the end each calibration row is compared under its models' mean."""
 
     holds_all_models = True
 
     def __init__(self, n_rows: int, n_classes: int) -> None:
         super().__init__(n_rows, n_classes)
-        self.said: list[Floats] = []
+        self.probabilities: list[Floats] = []
         self.rows: Rows | None = None
 
     def add(self, fold: Any, rows: Rows, ids: Ids | None) -> int:
@@ -36,26 +36,26 @@ class OfBags(Tally):
         first_bad = label_scores(rows, np.zeros(len(rows), dtype=np.int64)).first_bad
         if first_bad < 0:
             self.rows = rows
-            self.said.append(plain_mass(rows))
-            self.mass += self.said[-1]
+            self.probabilities.append(plain_mass(rows))
+            self.mass += self.probabilities[-1]
         return first_bad
 
-    def merge(self, other: Self) -> None:
+    def merge(self, later: Self) -> None:
         """Take in what other models said, which come later."""
-        self.rows = other.rows if self.rows is None else self.rows
-        self.said.extend(other.said)
-        self.mass += other.mass
+        self.rows = later.rows if self.rows is None else self.rows
+        self.probabilities.extend(later.probabilities)
+        self.mass += later.mass
 
     def finish(self, held_out: Measure, ids: Ids | None) -> NDArray[np.int32]:
         """Return how many calibration rows score lower than each label, each under the models that never saw it."""
         assert self.rows is not None
-        assert held_out.judges is not None
-        shape, said = self.mass.shape, np.array(self.said).reshape(len(self.said), -1)
+        assert held_out.model_mask is not None
+        shape, probabilities = self.mass.shape, np.array(self.probabilities).reshape(len(self.probabilities), -1)
         counts = np.zeros_like(self.counts)
-        step = max(1, _CELLS // max(said.shape[1], 1))
+        step = max(1, _CELLS // max(probabilities.shape[1], 1))
         for start in range(0, len(held_out.folds), step):
-            judges = held_out.judges[start : start + step]
-            means = mean_of_judges(judges.astype(np.float64) @ said, judges.sum(axis=1), shape[1])
+            model_mask = held_out.model_mask[start : start + step]
+            means = mean_of_models(model_mask.astype(np.float64) @ probabilities, model_mask.sum(axis=1), shape[1])
             for fold, mean in zip(held_out.folds[start : start + step], means, strict=True):
                 rows = replace(self.rows, probabilities=mean.reshape(shape), tolerance=np.inf)  # each was checked
                 add_counts(rows, fold.calibrated, ids, counts)
@@ -63,24 +63,24 @@ class OfBags(Tally):
 
     @staticmethod
     def remember(scores: FoldScores, rows: Rows) -> Any:
-        """Remember what a model says about the rows outside its bag: it is one voice of several."""
+        """Remember what a model says about the rows outside its bag: it is one model of several."""
         return plain_mass(rows)
 
     @staticmethod
     def assemble(kept: Sequence[Any], folds: Sequence[Fold], n_rows: int, score: ScoreAll, groups: Groups) -> Measure:
-        """Score each row under the mean of the models that never saw it; rows with the same judges make a fold."""
+        """Score each row under the mean of the models that never saw it; rows with the same models make a fold."""
         lacks, total = np.zeros((n_rows, len(kept)), dtype=np.bool_), np.zeros((n_rows, kept[0].shape[1]))
-        for number, (fold, said) in enumerate(zip(folds, kept, strict=True)):
+        for number, (fold, probabilities) in enumerate(zip(folds, kept, strict=True)):
             lacks[fold.held_out, number] = True
-            total[fold.held_out] += said
-        scores, group = score(mean_of_judges(total, lacks.sum(axis=1), total.shape[1]))
-        judges, fold_of_row = np.unique(lacks, axis=0, return_inverse=True)
+            total[fold.held_out] += probabilities
+        scores, group = score(mean_of_models(total, lacks.sum(axis=1), total.shape[1]))
+        model_mask, fold_of_row = np.unique(lacks, axis=0, return_inverse=True)
         members = np.split(np.argsort(fold_of_row, kind="stable"), np.cumsum(np.bincount(fold_of_row))[:-1])
         parts = tuple(FoldScores.sort(scores[rows], group[rows], groups) for rows in members)
-        return Measure(parts, groups, judges)
+        return Measure(parts, groups, model_mask)
 
 
-def mean_of_judges(total: Floats, times: NDArray[np.int64], n_classes: int) -> Floats:
+def mean_of_models(total: Floats, times: NDArray[np.int64], n_classes: int) -> Floats:
     """Divide sums of probabilities by the number of models; where no model votes, all labels are alike."""
     means: Floats = np.where(times[:, None] > 0, total / np.maximum(times, 1)[:, None], 1.0 / n_classes)
     return means
