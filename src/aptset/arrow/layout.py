@@ -70,10 +70,6 @@ class ColumnLayout:
         others = (name for name in (self.labels, self.groups, self.ids) if name is not None)
         return list(dict.fromkeys([*self.columns, *others]))
 
-    def travelling(self, schema: pa.Schema) -> list[str]:
-        """Return the columns that are no probabilities."""
-        return [name for name in schema.names if name not in set(self.columns)]
-
     def matrix(self, batch: pa.RecordBatch) -> NDArray[Any]:
         """Return the probabilities of a batch, (rows, classes)."""
         for name in self.columns:

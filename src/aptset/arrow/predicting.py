@@ -136,7 +136,7 @@ def maker_for(
     wanted, classes = calibration.classes.tolist(), layout.classes.tolist()
     check_width(layout.columns[0], len(classes) if layout.holds_lists else len(wanted), len(wanted))
     order = list(range(len(wanted))) if layout.holds_lists else check_classes_known(classes, wanted)
-    kept = layout.travelling(schema)
+    kept = [name for name in schema.names if name not in set(layout.columns)]  # which travel along
     names = names_of_sets(levels, kept)
     check_room([name for pair in names for name in pair], kept)
     of_set = pa.list_(class_array(calibration).type)

@@ -190,7 +190,8 @@ def read_rows(
     except (ValueError, TypeError) as error:
         raise in_file(error, path) from error
     by = as_objects(as_texts(file.table((str(groups),))[groups]))[rows] if is_column else None
-    kind = None if file.is_text else _value_type(table[target].type)
+    kind = None if file.is_text else table[target].type
+    kind = kind.value_type if kind is not None and pa.types.is_dictionary(kind) else kind
     labels = typed_labels([str(texts[row]) for row in rows.tolist()], kind)
     members = None
     if cluster is not None:
@@ -200,10 +201,6 @@ def read_rows(
     warn_alike(path, target, labels)
     warn_copies(path, target, plan, features, labels)
     return TableRows(plan, features, labels, by, rows, remarks, members)
-
-
-def _value_type(kind: Any) -> Any:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 _NAMES_OF_CLUSTERS = re.compile(

@@ -61,7 +61,10 @@ def flatten(fitted: Fitted) -> dict[str, Any]:
         **flat_features(rule.columns),
         "n_members": n_members,
         "models": [model.model if isinstance(model, LabelledModel) else model for model in models],
-        "labels": [_columns_of_model(model, rule.classes) for model in models],
+        "labels": [  # which of the classes a model's numbers stand for; None if it knows the labels themselves
+            columns_of(model.labels, rule.classes).tolist() if isinstance(model, LabelledModel) else None
+            for model in models
+        ],
     }
 
 
@@ -156,11 +159,6 @@ def _is_full_model(whole: Any, n_rows: int, n_classes: int, n_cells: int) -> boo
         and np.asarray(whole.seeds).dtype == np.uint64
         and (u is None or (np.asarray(u).shape == (n_rows,) and np.asarray(u).dtype == np.float64))
     )
-
-
-def _columns_of_model(model: Any, classes: NDArray[Any]) -> list[int] | None:
-    """Return which of the classes a model's numbers stand for; None if it knows the labels themselves."""
-    return columns_of(model.labels, classes).tolist() if isinstance(model, LabelledModel) else None
 
 
 def flat_setting(setting: Any) -> Any:

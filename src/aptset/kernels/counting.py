@@ -107,15 +107,13 @@ def _by_row_group(rows: Rows, calibrated: Calibrated, row_groups: Groups, out: N
     for group in np.unique(row_groups).tolist():
         inside = np.flatnonzero(row_groups == group)
         same, part = rows.again(Copies(inside, rows.seeds[inside])), out[inside]
-        bad = _first_bad(same) if group < 0 else work(same, calibrated.of_row_group(group), None, part)
+        if group < 0:  # rows that are looked at for no other reason than that some may be bad
+            bad = lower(same, np.full(same.probabilities.shape, np.inf))
+        else:
+            bad = work(same, calibrated.of_row_group(group), None, part)
         out[inside] = part
         bads.append(int(inside[bad]) if bad >= 0 else -1)
     return first_bad_row(bads or [-1])
-
-
-def _first_bad(rows: Rows) -> int:
-    """Look at rows for no other reason than that some may be bad."""
-    return lower(rows, np.full(rows.probabilities.shape, np.inf))
 
 
 def lower(rows: Rows, lowest: Floats) -> int:

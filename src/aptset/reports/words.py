@@ -306,15 +306,12 @@ def _verdict(evidence: EvaluationRows, alpha: float, coverage: Estimate, facts: 
         return "every"
     is_low = law.too_low < tail
     facts["chance"] = _chance(law.too_low if is_low else law.too_high)
-    _say_least(facts, law.least, origin.promise(alpha), judged)
+    # The coverage that would have contradicted the promise, and how many points short of it that is.
+    facts["least"] = percent(law.least, judged)
+    facts["points"] = number(math.floor(1000 * (origin.promise(alpha) - law.least) + 0.5) / 10)
     is_high = law.too_high < tail and not origin.is_upper_open
     state = state_of(is_low, is_high, origin.promise(alpha), law.least)
     return {"less": "low", "more": "high", "few": "few", "agrees": "kept"}[state]
-
-
-def _say_least(facts: dict[str, str], least: float, promise: float, rows: int) -> None:
-    """Add which coverage would have contradicted the promise, and how many points short of it that is."""
-    facts |= {"least": percent(least, rows), "points": number(math.floor(1000 * (promise - least) + 0.5) / 10)}
 
 
 def _verdict_on_folds(
