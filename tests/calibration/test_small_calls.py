@@ -35,7 +35,7 @@ def trace(work):
 @pytest.mark.parametrize("verb", ["predict_set", "predict_mask", "p_values"])
 def test_few_calls_in_few_files(verb):
     calls = trace(lambda: getattr(CALIBRATION, verb)(P[:100]))
-    assert len(calls) <= 31
+    assert len(calls) <= 27
     assert len({file for file, _ in calls}) <= 8
 
 
