@@ -79,3 +79,18 @@ def test_predict_in_few_calls(tmp_path):
         sys.setprofile(None)
     assert len(calls) <= 160
     assert len(set(calls)) <= 25
+
+
+def test_predict_loads_neither_frames_nor_workers(tmp_path):
+    """Each takes longer to load than a small file takes from its first byte to its sets."""
+    rows = pd.DataFrame(np.random.default_rng(0).dirichlet(np.ones(3), 60), columns=list("abc"))
+    rows.assign(y=list("abc") * 20).to_csv(tmp_path / "rows.csv", index=False)
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    shell.run("calibrate", "rows.csv", "--label", "y", "-o", "cal.aptset", cwd=tmp_path)
+    code = "import sys; from aptset.cli.main import main; main(sys.argv[1:], standalone_mode=False)\n"
+    code += "print(sorted({'pandas', 'joblib', 'sklearn', 'scipy'} & sys.modules.keys()))"
+    asked = ["predict", "new.csv", "-c", "cal.aptset", "-o", "sets.csv", "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *asked], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

@@ -249,7 +249,7 @@ def columns_of_sets(sets: Sequence[Any], names: Sequence[tuple[str, str]], class
         starts = of_level.indptr.astype(np.int32)
         pointers, members, sizes = (  # as arrays of Arrow, without a copy
             pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(numbers)])
-            for numbers in (starts, np.ascontiguousarray(of_level.indices), np.diff(starts))
+            for numbers in (starts, np.ascontiguousarray(of_level.indices, dtype=np.int32), np.diff(starts))
         )
         columns |= {size: sizes, labels: pa.ListArray.from_arrays(pointers, classes.take(members))}
     return columns

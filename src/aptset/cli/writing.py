@@ -20,6 +20,7 @@ from aptset.arrow.sources import as_texts, columns_of_sets, names_of_sets, of_te
 from aptset.core.files import as_utf8, atomic_path, atomic_write
 
 CONFIDENCE = Confidence._fields
+_BETWEEN_LABELS = of_texts(["|"])[0]  # a plain text, or pa.scalar, would load pandas
 
 
 def columns_of_confidence(rows: Confidence) -> dict[str, pa.Array]:
@@ -62,7 +63,7 @@ class SetsWriter:
             others = {name: in_type(column, self._types.get(name)) for name, column in others.items()}
         made = columns_of_sets(sets, self.names, self._classes)
         if self._is_csv:
-            made |= {labels: pc.binary_join(made[labels], "|") for _, labels in self.names}
+            made |= {labels: pc.binary_join(made[labels], _BETWEEN_LABELS) for _, labels in self.names}
         columns = {**others, **made, **({} if more is None else columns_of_confidence(more))}
         table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
         if self._writer is None:
@@ -222,7 +223,9 @@ def write_decisions(path: Path, columns: dict[str, Any], made: dict[str, Any], c
     if is_csv:
         check_flat_columns(path, table.select(list(columns)).schema)
         if "set" in made:
-            table = table.set_column(table.schema.get_field_index("set"), "set", pc.binary_join(made["set"], "|"))
+            table = table.set_column(
+                table.schema.get_field_index("set"), "set", pc.binary_join(made["set"], _BETWEEN_LABELS)
+            )
     with atomic_path(path) as temporary:
         writer = pa_csv.write_csv if is_csv else pq.write_table
         writer(table, as_utf8(temporary))
