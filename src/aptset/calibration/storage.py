@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping
-from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,8 +106,6 @@ def common_facts(
     score: Score, classes: NDArray[Any], held_out: Thresholds, key: int, chance: Randomization
 ) -> store.Facts:
     """Return what calibrations and classifiers share as plain values, with who writes them, and when."""
-    from importlib.metadata import version  # takes as long to load as a third of numpy
-
     return {
         "score": describe_score(score),
         "classes": store.storable_labels(classes),
@@ -118,8 +115,7 @@ def common_facts(
         },
         "key": str(key),
         **chance_facts(chance),
-        "library": version("aptset"),
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        **store.origin(),
     }
 
 

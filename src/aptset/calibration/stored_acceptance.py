@@ -7,7 +7,6 @@ one: ``value`` and ``u`` (float64), and ``counts`` (int64): the cell (-1 for all
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from fractions import Fraction
 from math import inf
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 from aptset.calibration.acceptance_rows import CONFIDENCES, OWN, By, Reading
 from aptset.calibration.acceptance_threshold import ALL, AcceptanceThreshold, Level
 from aptset.calibration.storage import chance_facts
+from aptset.calibration.stored_fields import COMMON
 from aptset.core import store
 from aptset.core.groups import EVERYONE, Groups
 from aptset.core.labels import hashable
@@ -32,9 +32,7 @@ _READING = {
     "names": store.Field(list, "its groups must have names", lambda names: len(names) > 0),
     "normalize": store.Field(bool),
     "key": store.Field(str, "its key must be a number of 64 bits", store.are_words),
-    "u": store.Field(
-        str, "its u must come from content, ids or the caller", lambda u: u in ("content", "ids", "given")
-    ),
+    "u": COMMON["u"],
     "randomized": store.Field(bool, "its u must be random", lambda value: value),
     "copies": store.Field(float, "its share of copies must be in [0, 1]", lambda copies: 0 <= copies <= 1),
 }
@@ -150,7 +148,6 @@ def stored_levels(facts: store.Facts, tensors: store.Tensors) -> dict[Any, Level
 
 def _reading_facts(reading: Reading) -> store.Facts:
     """Return how rows are read, as plain values; a function is not saved."""
-    from importlib.metadata import version
 
     def labels(values: Any) -> store.Facts | None:
         return None if values is None else store.storable_labels(values)
@@ -164,8 +161,7 @@ def _reading_facts(reading: Reading) -> store.Facts:
         "normalize": reading.normalize,
         "key": str(reading.key),
         **chance_facts(reading.chance),
-        "library": version("aptset"),
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        **store.origin(),
     }
 
 

@@ -128,7 +128,7 @@ def outcomes_of(
                 yield Outcomes(*_outcome(path, rows, batch.column(sets), truth), truth, by, texts)
                 rows += batch.num_rows
                 count(batch.num_rows)
-        check_row_count(path, rows + n_skipped, rows + n_skipped if said is None else said)
+        check_row_count(path, rows + n_skipped, said)
     except UNREADABLE as error:
         file.refuse(error)
 

@@ -128,7 +128,7 @@ class ProbabilityFile:
                     start += len(matrix)
         except UNREADABLE as error:
             file.refuse(error)
-        check_row_count(file.path, start, start if file.rows is None else file.rows)
+        check_row_count(file.path, start, file.rows)
         if not may_be_empty:
             check_rows_present(file.path, start)
 

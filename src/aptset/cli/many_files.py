@@ -8,7 +8,7 @@ import posixpath
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -239,14 +239,9 @@ class Parts:
     reader: Reader
     progress: bool
 
-    @contextmanager
-    def bar(self) -> Iterator[Bar]:
+    def bar(self) -> AbstractContextManager[Bar]:
         """Give a bar that counts parts."""
-        bar = Bar(len(self.parts), "parts", self.progress)
-        try:
-            yield bar
-        finally:
-            bar.close()
+        return closing(Bar(len(self.parts), "parts", self.progress))
 
     def files(self) -> Iterator[TableFile]:
         """Yield a file of this machine for each part."""

@@ -93,7 +93,7 @@ class NewTable:
             check_row_count(path, typed.num_rows, written.num_rows)
             yield self._rows_of(written, typed, start)
             start += written.num_rows
-        check_row_count(path, start, start if rows is None else rows)
+        check_row_count(path, start, rows)
         check_rows_present(path, start)
 
     def _tables(self, step: int) -> Iterator[tuple[pa.Table, pa.Table]]:

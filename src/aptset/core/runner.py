@@ -16,7 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -61,11 +61,8 @@ class Bar:
 @contextmanager
 def counting(total: float | None, label: str, enabled: bool) -> Iterator[Callable[[float], None]]:
     """Give a function that counts rows as done, and draws a bar where somebody looks."""
-    bar = Bar(total, label, enabled, unit="rows")
-    try:
+    with closing(Bar(total, label, enabled, unit="rows")) as bar:
         yield bar.advance
-    finally:
-        bar.close()
 
 
 def is_notebook() -> bool:
@@ -102,13 +99,10 @@ def as_time(seconds: float) -> str:
 
 def with_bar(items: Iterable[Item], sizes: list[int], label: str, enabled: bool) -> Iterator[Item]:
     """Yield the items; each stands for ``sizes`` units of work."""
-    bar = Bar(sum(sizes), label, enabled)
-    try:
+    with closing(Bar(sum(sizes), label, enabled)) as bar:
         for item, size in zip(items, sizes, strict=True):
             yield item
             bar.advance(size)
-    finally:
-        bar.close()
 
 
 def check_jobs(jobs: Any) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from fractions import Fraction
 from hashlib import blake2b
 from pathlib import Path
@@ -312,6 +312,13 @@ ORIGIN = {
     ),
     "created": Field(str, "its creation must be a time", _is_time),
 }
+
+
+def origin() -> Facts:
+    """Return who writes a file, and when."""
+    from importlib.metadata import version  # takes as long to load as a third of numpy
+
+    return {"library": version("aptset"), "created": datetime.now(UTC).isoformat(timespec="seconds")}
 
 
 def unstorable(values: Iterable[Any]) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import reduce
 from typing import Any
 
@@ -59,19 +59,16 @@ def _on_this_rank(
 
 def _answers(model: Any, loader: Any, progress: bool) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the outputs and the labels of each batch."""
-    bar = Bar(len(loader) if hasattr(loader, "__len__") else None, "calibrating", progress, "batches")
+    total = len(loader) if hasattr(loader, "__len__") else None
     device = next((weight.device for weight in model.parameters()), None) if hasattr(model, "parameters") else None
-    try:
-        with _evaluating(model):
-            for number, batch in enumerate(loader):
-                inputs, targets = _check_pair(batch, number)
-                labels = _check_column_numbers(targets, number)
-                with torch.no_grad():
-                    outputs = model(inputs.to(device) if device is not None and hasattr(inputs, "to") else inputs)
-                yield _check_outputs(outputs, labels, number), labels
-                bar.advance(1)
-    finally:
-        bar.close()
+    with closing(Bar(total, "calibrating", progress, "batches")) as bar, _evaluating(model):
+        for number, batch in enumerate(loader):
+            inputs, targets = _check_pair(batch, number)
+            labels = _check_column_numbers(targets, number)
+            with torch.no_grad():
+                outputs = model(inputs.to(device) if device is not None and hasattr(inputs, "to") else inputs)
+            yield _check_outputs(outputs, labels, number), labels
+            bar.advance(1)
 
 
 def _chunks(answers: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:

@@ -176,9 +176,9 @@ def check_rows_present(path: Path, n_rows: int) -> None:
         raise ValueError(f"{path} must have at least one row; it has a header only, or nothing.")
 
 
-def check_row_count(path: Path, n_rows: int, wanted: int) -> None:
-    """Refuse to go on with fewer or more rows than a file has."""
-    if n_rows != wanted:
+def check_row_count(path: Path, n_rows: int, wanted: int | None) -> None:
+    """Refuse to go on with fewer or more rows than a file has, where that is known."""
+    if wanted is not None and n_rows != wanted:
         raise ValueError(f"{path} has {wanted} rows, but {n_rows} were read. Check the quotation marks in it.")
 
 
