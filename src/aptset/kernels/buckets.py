@@ -50,7 +50,8 @@ def buckets_between(loops: Any, scores: Floats, first: int, last: int) -> Bucket
 def crowding_of(loops: Any, starts: NDArray[np.int32]) -> tuple[int, int]:
     """Return the sum of the squares of the sizes of buckets, and the largest size."""
     if loops is not None:
-        return loops.crowding(starts)  # type: ignore[no-any-return]
+        of_blocks = over_numbers(len(starts) - 1, lambda start, stop: loops.crowding(starts[start : stop + 1]))
+        return sum(squares for squares, _ in of_blocks), max((most for _, most in of_blocks), default=0)
     sizes = np.diff(starts).astype(np.int64)
     return int(np.square(sizes).sum()), int(sizes.max(initial=0))
 

@@ -19,7 +19,8 @@ _BUCKETS, _LEAST_BUCKET = 64, 2**14  # that are sorted one by one, and how many 
 _WORTH_A_BLOCK = 2**16  # words: each takes a few steps
 _MOST_GROUPS = 2**14  # that are counted for every block
 _SAMPLED_OF_A_BUCKET = 2**7  # values that tell where buckets start, on average
-_SAMPLE = 2**14  # values that tell about where a rank is
+_SAMPLE, _LEAST_STEP = 2**13, 32  # values that tell about where a rank is: so many, or one in so many
+_WORTH_A_SAMPLE = 2**15  # values
 _FEW_CLOSE = 8  # one in so many is close to a rank, unless many values tie
 
 
@@ -70,15 +71,19 @@ def _in_buckets(words: NDArray[Any], values: Floats) -> tuple[NDArray[Any], NDAr
 
 
 def of_rank(values: Floats, rank: int) -> float:
-    """Return the rank-th smallest value: one pass over all of them, and a second look at few."""
-    if len(values) >= LONG:
-        sample = np.sort(values[:: len(values) // _SAMPLE])
-        place, reach = rank * len(sample) // len(values), 2 * int(len(sample) ** 0.5)
+    """Return the rank-th smallest value: one pass over all of them, and another look at few.
+
+    A sample tells between which values it lies, up to four standard deviations; where it does not, all are looked at.
+    """
+    if len(values) >= _WORTH_A_SAMPLE:
+        sample = np.sort(values[:: max(_LEAST_STEP, len(values) // _SAMPLE)])
+        share = rank / len(values)
+        place, reach = int(share * len(sample)), 8 + int(4 * (len(sample) * share * (1 - share)) ** 0.5)
         low, high = sample[max(0, place - reach)], sample[min(len(sample) - 1, place + reach)]
         of_blocks = over_numbers(len(values), lambda start, stop: _within(values[start:stop], low, high))
         below, close = sum(count for count, _ in of_blocks), np.concatenate([inside for _, inside in of_blocks])
-        if below < rank <= below + len(close):
-            return float(np.partition(close, rank - 1 - below)[rank - 1 - below])
+        if below < rank <= below + len(close) < below + len(values):
+            return of_rank(close, rank - below)
     return float(np.partition(values, rank - 1)[rank - 1])
 
 

@@ -34,19 +34,27 @@ def by_counts(n: int, counts: NDArray[np.integer[Any]]) -> Floats:
 
 def rounding_bits(offsets: NDArray[np.int64], table_of: Callable[[int], Floats]) -> NDArray[np.uint8]:
     """Return a bit for every count of every group: whether its p-value is not the nearest float, but the next."""
-    tables = [_is_next(table_of(n), n) for n in np.diff(offsets).tolist()]
-    return np.packbits(tables[0] if len(tables) == 1 else np.concatenate(tables), bitorder="little")
+    sizes = np.diff(offsets).tolist()
+    if len(sizes) == 1:
+        return _bits(table_of(sizes[0]), sizes[0])
+    tables = [_is_next(table_of(n), n, 0, n + 1) for n in sizes]
+    return np.packbits(np.concatenate(tables), bitorder="little")
 
 
-def _is_next(table: Floats, n: int) -> NDArray[np.bool_]:
-    """Tell for every count whether its p-value in the table is above the nearest float."""
-    flags = np.empty(n + 1, dtype=np.bool_)
+def _bits(table: Floats, n: int) -> NDArray[np.uint8]:
+    """Return the bits of one group, a block of whole bytes on each thread."""
+    bits = np.empty(-(-(n + 1) // 8), dtype=np.uint8)
 
     def work(start: int, stop: int) -> None:
-        np.greater(table[start:stop], np.arange(n + 1 - start, n + 1 - stop, -1) / (n + 1), out=flags[start:stop])
+        bits[start:stop] = np.packbits(_is_next(table, n, 8 * start, min(8 * stop, n + 1)), bitorder="little")
 
-    over_numbers(n + 1, work)
-    return flags
+    over_numbers(len(bits), work, width=8)
+    return bits
+
+
+def _is_next(table: Floats, n: int, first: int, end: int) -> NDArray[np.bool_]:
+    """Tell for the counts from first to end - 1 whether their p-values in the table are above the nearest floats."""
+    return np.greater(table[first:end], np.arange(n + 1 - first, n + 1 - end, -1) / (n + 1))
 
 
 _EXACT = 2**53  # whole numbers below this are floats
