@@ -277,9 +277,9 @@ def _merged_state(search: ThresholdSearch, rows: Frame) -> pa.Table:
     states = rows.on_partitions(search.scoring.layout.read, search, _STATE)
     with plain_errors():
         merged = states.hint("rebalance").mapInArrow(merge_states, _STATE)  # as many tasks as the bytes of states need
-        states = merged.repartition(1).mapInArrow(merge_states, _STATE).toArrow()
-    check_rows_found(states.num_rows)  # Spark asks no worker where it knows that there is no row
-    return states
+        state = merged.repartition(1).mapInArrow(merge_states, _STATE).toArrow()
+    check_rows_found(state.num_rows)  # Spark asks no worker where it knows that there is no row
+    return state
 
 
 def _named(search: ThresholdSearch, names: Any) -> ThresholdSearch:
