@@ -221,9 +221,9 @@ class _MakingSets:
 
     def __call__(self, number: int, first_row: int, *blocks: Any) -> pd.DataFrame:
         """Return what travels along of a partition, with its sets."""
-        made = pa.Table.from_batches(self.make(self.reader(*blocks), number), self.make.schema)
+        table = pa.Table.from_batches(self.make(self.reader(*blocks), number), self.make.schema)
         rest = self.reader.rest(self.make.layout.columns, first_row, *blocks)
-        return rest.assign(**{name: _as_values(made[name]) for name in made.column_names})
+        return rest.assign(**{name: _as_values(table[name]) for name in table.column_names})
 
 
 def _make_sets(work: _MakingSets, number: int, first_row: int, *blocks: Any) -> pd.DataFrame:

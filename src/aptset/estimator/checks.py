@@ -49,7 +49,7 @@ def check_one_kind(y: Any, name: str = "y") -> None:
     if len(set(kinds.values())) < 2:
         return
     known = [(row, value) for row, value in enumerate(values) if hashable(value) is not None]
-    others = [one for one in known if _kind_of(type(one[1])) != _kind_of(type(known[0][1]))]
+    others = [pair for pair in known if _kind_of(type(pair[1])) != _kind_of(type(known[0][1]))]
     if others:
         (row, label), (other_row, other_label) = known[0], others[0]
         raise TypeError(
@@ -225,10 +225,10 @@ def warn_trained_anew(estimator: Any) -> None:
 def check_calibrations(calibrations: Any) -> list[Any]:
     """Return several calibrations, by their names or as schemes with settings of their own."""
     chosen = [calibrations] if isinstance(calibrations, str) or not isinstance(calibrations, Sequence) else calibrations
-    for one in chosen:
-        if isinstance(one, str) and one not in CALIBRATIONS:
-            raise ValueError(f"calibrations must be among {', '.join(sorted(CALIBRATIONS))}; got {one!r}.")
-    if len(chosen) == 0 or len({str(one) for one in chosen}) != len(chosen):
+    for calibration in chosen:
+        if isinstance(calibration, str) and calibration not in CALIBRATIONS:
+            raise ValueError(f"calibrations must be among {', '.join(sorted(CALIBRATIONS))}; got {calibration!r}.")
+    if len(chosen) == 0 or len({str(calibration) for calibration in chosen}) != len(chosen):
         raise ValueError(f"calibrations must be at least one, each once; got {calibrations!r}.")
     return list(chosen)
 

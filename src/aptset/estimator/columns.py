@@ -73,12 +73,12 @@ class NamedColumns:
         names = names_of_columns(X) if is_table(X) else []
         if not _can_be_kept(names):
             return cls()
-        asked = [] if model is None else _names_of_model(model, names)
-        missing = [name for name in asked if name not in names]
+        model_names = [] if model is None else _names_of_model(model, names)
+        missing = [name for name in model_names if name not in names]
         if missing:
             raise missing_columns(missing, names)
         kinds = dict(zip(names, _kinds_of(X), strict=True)) if names else {}
-        return cls([_column_of(X, name, kinds[name]) for name in asked or names], library_of(X))
+        return cls([_column_of(X, name, kinds[name]) for name in model_names or names], library_of(X))
 
     @classmethod
     def of_json(cls, stored: dict[str, Any]) -> NamedColumns:
@@ -115,8 +115,8 @@ class NamedColumns:
         if twice:
             raise ValueError(f"X must have each column once; {twice[0]!r} comes {names.count(twice[0])} times.")
         if names[: len(self.names)] != self.names:
-            asked = set(self.names)
-            X = _select(X, [*self.names, *(name for name in names if name not in asked)])
+            known = set(self.names)
+            X = _select(X, [*self.names, *(name for name in names if name not in known)])
         if self.library not in (None, library_of(X)):
             X = _frame_of(dict(zip(names_of_columns(X), iterate_columns(X), strict=True)), self.library)
         return self._as_at_fit(X)
@@ -162,7 +162,9 @@ def _frame_of(columns: dict[Any, Any], library: Backend | None) -> Any:
     if library in ("polars", "pyarrow"):
         import narwhals.stable.v2 as nw
 
-        listed = {str(name): [None if is_missing(one) else one for one in values] for name, values in columns.items()}
+        listed = {
+            str(name): [None if is_missing(value) else value for value in values] for name, values in columns.items()
+        }
         return nw.from_dict(listed, backend=library).to_native()
     import pandas as pd
 
@@ -177,15 +179,17 @@ def _can_be_kept(names: list[Any]) -> bool:
 
 def _names_of_model(model: Any, names: list[Any]) -> list[Any]:
     """Return the names that a fitted model asks for, as the frame spells them; none if it goes by position."""
-    asked = None
+    model_names = None
     for attribute in ("feature_names_", "feature_names_in_"):
         with suppress(Exception):  # models that are not scikit-learn's refuse in ways of their own
             own = getattr(model, attribute, None)
-            asked = asked if own is None else own
-    if asked is None:
+            model_names = model_names if own is None else own
+    if model_names is None:
         return []
     spelled = {_underscored(name): name for name in names}  # as LightGBM keeps names that hold blanks
-    wanted = [name if name in names else spelled.get(_underscored(name), name) for name in np.asarray(asked).tolist()]
+    wanted = [
+        name if name in names else spelled.get(_underscored(name), name) for name in np.asarray(model_names).tolist()
+    ]
     return wanted if set(wanted) & set(names) else []
 
 
@@ -247,8 +251,10 @@ def _as_numbers(values: Any, wanted: str, kind: str) -> Any:
     """Return numbers of the wanted type; as float64 where some are missing, None where some are no numbers."""
     if kind in NUMBERS:
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
-    elif kind == "object" and all(is_missing(one) or isinstance(one, Real | Decimal | np.bool_) for one in values):
-        numbers = np.array([math.nan if is_missing(one) else float(one) for one in values])
+    elif kind == "object" and all(
+        is_missing(value) or isinstance(value, Real | Decimal | np.bool_) for value in values
+    ):
+        numbers = np.array([math.nan if is_missing(value) else float(value) for value in values])
     else:
         return None
     with np.errstate(all="ignore"):

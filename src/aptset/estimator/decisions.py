@@ -58,8 +58,8 @@ class Decisions:
     def of_asked(self, threshold: AcceptanceThreshold, groups: Groups) -> Measure:
         """Return the scores of the rows of the second half that the threshold leaves to a person."""
         acted = threshold.above(self.confidence, self.u, self.guesses)
-        asked = np.flatnonzero(~acted & ~self.is_first)
-        return Measure((FoldScores.sort(self.scores[asked], self.cells[asked], groups),), groups)
+        rows = np.flatnonzero(~acted & ~self.is_first)
+        return Measure((FoldScores.sort(self.scores[rows], self.cells[rows], groups),), groups)
 
     def tensors(self) -> Tensors:
         """Return the rows as tensors of a file."""

@@ -260,11 +260,11 @@ class LinearFormula(JointFormula):
 
     def _degrees(self) -> int:
         """Return how many degrees the fitted model takes off n where it divides the scatter: 0, or one for a class."""
-        said = self.model.predict_proba(self.X)
+        probabilities = self.model.predict_proba(self.X)
         for degrees in (0, len(self.counts)):
             joint = self._discriminants(self.means, np.zeros(self.X.shape[1]), 0.0, len(self.X) - degrees)
             priors = np.log(self.counts / len(self.y))
-            if np.abs(softmax((self.prepare(self.X) @ joint[0].T) + joint[1] + priors) - said).max() < 1e-10:
+            if np.abs(softmax((self.prepare(self.X) @ joint[0].T) + joint[1] + priors) - probabilities).max() < 1e-10:
                 return degrees
         raise InexactError("the fitted model is not reproduced")
 
@@ -342,10 +342,13 @@ class QuadraticFormula(JointFormula):
 
     def _degrees(self) -> int:
         """Return how many degrees the fitted model takes off the rows of a class where it divides their scatter."""
-        said = self.model.predict_proba(self.X)
+        probabilities = self.model.predict_proba(self.X)
         _, squares = self.prepare(self.X)
         for self.degrees in (0, 1):
-            if np.abs(softmax(self._densities(squares) + np.log(self.counts / len(self.y))) - said).max() < 1e-10:
+            if (
+                np.abs(softmax(self._densities(squares) + np.log(self.counts / len(self.y))) - probabilities).max()
+                < 1e-10
+            ):
                 return self.degrees
         raise InexactError("the fitted model is not reproduced")
 

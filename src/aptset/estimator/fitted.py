@@ -244,12 +244,14 @@ class Fitted:
     ) -> list[PredictionSets]:
         """Return the sets at each level, in pieces that keep the memory bounded."""
         pieces = self._pieces(samples)
-        parts = [self.sets_of(piece, self._said(piece, n_jobs), levels, allow_empty) for piece in pieces]
-        return parts[0] if len(parts) == 1 else [concatenate(list(one)) for one in zip(*parts, strict=True)]
+        parts = [self.sets_of(piece, self._modelled(piece, n_jobs), levels, allow_empty) for piece in pieces]
+        return parts[0] if len(parts) == 1 else [concatenate(list(sets)) for sets in zip(*parts, strict=True)]
 
     def p_values(self, samples: Samples, n_jobs: int | None) -> Floats:
         """Return the p-value of every label."""
-        return np.concatenate([self.p_values_of(piece, self._said(piece, n_jobs)) for piece in self._pieces(samples)])
+        return np.concatenate(
+            [self.p_values_of(piece, self._modelled(piece, n_jobs)) for piece in self._pieces(samples)]
+        )
 
     def answer(
         self, samples: Samples, level: Level, allow_empty: bool, n_jobs: int | None
@@ -257,9 +259,9 @@ class Fitted:
         """Return sets, p-values and probabilities, and ask every model once."""
         parts = []
         for piece in self._pieces(samples):
-            said = self._said(piece, n_jobs)
-            (sets,) = self.sets_of(piece, said, [level], allow_empty)
-            parts.append((sets, self.p_values_of(piece, said), self.probabilities_of(said)))
+            modelled = self._modelled(piece, n_jobs)
+            (sets,) = self.sets_of(piece, modelled, [level], allow_empty)
+            parts.append((sets, self.p_values_of(piece, modelled), self.probabilities_of(modelled)))
         of_sets, of_p_values, of_probabilities = zip(*parts, strict=True)
         return concatenate(list(of_sets)), np.concatenate(of_p_values), np.concatenate(of_probabilities)
 
@@ -283,32 +285,32 @@ class Fitted:
         pieces = chunks(len(samples.seeds), len(self.rule.classes) * models_at_once)
         return [samples] if len(pieces) == 1 else [samples.some(piece) for piece in pieces]
 
-    def _said(self, samples: Samples, n_jobs: int | None) -> Rows | Tally:
+    def _modelled(self, samples: Samples, n_jobs: int | None) -> Rows | Tally:
         """Return the probabilities of the only model, or what several models together say."""
         if self.has_one_judge:
             return samples.under(self.models[0], self.rule.classes)
         return self.tally(samples, n_jobs)
 
     def sets_of(
-        self, samples: Samples, said: Rows | Tally, levels: Sequence[Level], allow_empty: bool
+        self, samples: Samples, modelled: Rows | Tally, levels: Sequence[Level], allow_empty: bool
     ) -> list[PredictionSets]:
         """Return the sets at each level of samples that the models were asked about."""
         held_out, ids, classes, mass = self.held_out, samples.ids, self.rule.classes, samples.mass
-        if isinstance(said, Rows):
-            return PlacedRows(held_out, said, ids, mass, OF_ESTIMATOR).sets(levels, classes, allow_empty)
-        chosen = said.sets(held_out, ids, levels, allow_empty, mass)
+        if isinstance(modelled, Rows):
+            return PlacedRows(held_out, modelled, ids, mass, OF_ESTIMATOR).sets(levels, classes, allow_empty)
+        chosen = modelled.sets(held_out, ids, levels, allow_empty, mass)
         return [PredictionSets.trusted(*of_level, classes) for of_level in chosen]
 
-    def p_values_of(self, samples: Samples, said: Rows | Tally) -> Floats:
+    def p_values_of(self, samples: Samples, modelled: Rows | Tally) -> Floats:
         """Return the p-values of samples that the models were asked about."""
-        if isinstance(said, Rows):
-            p_values: Floats = PlacedRows(self.held_out, said, samples.ids, samples.mass, OF_ESTIMATOR).p_values()
+        if isinstance(modelled, Rows):
+            p_values: Floats = PlacedRows(self.held_out, modelled, samples.ids, samples.mass, OF_ESTIMATOR).p_values()
             return p_values
-        return said.p_values(self.held_out, samples.ids, samples.mass)
+        return modelled.p_values(self.held_out, samples.ids, samples.mass)
 
-    def probabilities_of(self, said: Rows | Tally) -> NDArray[np.generic]:
+    def probabilities_of(self, modelled: Rows | Tally) -> NDArray[np.generic]:
         """Return the probabilities of the only model, or their mean over several."""
-        return said.probabilities if isinstance(said, Rows) else said.mass / len(self.models)
+        return modelled.probabilities if isinstance(modelled, Rows) else modelled.mass / len(self.models)
 
     def tally(self, samples: Samples, n_jobs: int | None = None) -> Tally:
         """Return what all models together say about new samples."""

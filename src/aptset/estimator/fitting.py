@@ -169,8 +169,8 @@ class Training:
         scores, weights = scores_of(rows, columns, OF_ESTIMATOR), samples.weights
         each = [slice(fold, fold + 1) for fold in range(len(held_out))]
         if weights is None:
-            return [FoldScores.sort(scores[one], group[one], self.groups) for one in each]
-        return [FoldScores.weighted(scores[one], weights[one], group[one], self.groups, self.scale) for one in each]
+            return [FoldScores.sort(scores[row], group[row], self.groups) for row in each]
+        return [FoldScores.weighted(scores[row], weights[row], group[row], self.groups, self.scale) for row in each]
 
     @cached_property
     def scale(self) -> Scale | None:

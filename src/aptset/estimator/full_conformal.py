@@ -82,8 +82,8 @@ class Among(ABC):
 
     def __init__(self, X: Floats, y: Whole, n_classes: int) -> None:
         self.X, self.y, self.n_classes = X, y, n_classes
-        every = np.arange(len(y))
-        self.probabilities = np.concatenate([self._learn(every[block]) for block in _blocks(len(y), len(y))])
+        all_rows = np.arange(len(y))
+        self.probabilities = np.concatenate([self._learn(all_rows[block]) for block in _blocks(len(y), len(y))])
 
     @abstractmethod
     def _learn(self, rows: NDArray[np.intp]) -> Floats:

@@ -159,9 +159,10 @@ def folds_of_clusters(
             f"clusters must be at least as many as there are folds, and 2 for a split: folds hold whole {nouns}; got "
             f"{n} {nouns}" + (f" for n_folds={n_folds}." if n_folds else ".") + " Pass fewer folds, or more rows."
         )
-    every = np.arange(n)
+    all_rows = np.arange(n)
     return [
-        Fold(np.flatnonzero(np.isin(every, fold.held_out)[numbers])) for fold in scheme.folds(every, every, generator)
+        Fold(np.flatnonzero(np.isin(all_rows, fold.held_out)[numbers]))
+        for fold in scheme.folds(all_rows, all_rows, generator)
     ]
 
 
@@ -252,8 +253,8 @@ def prepare(
     if score is None:
         score, given = set_aside_and_choose(settings, given, features, classes, key, generator)
     y, members, n = given.y, given.members, len(given.y)
-    every = Fold(np.arange(n), np.arange(0))  # nothing to train: one fold that holds every row out
-    folds = [every] if frozen else folds_of(scheme, given.X, y, members, generator)
+    whole = Fold(np.arange(n), np.arange(0))  # nothing to train: one fold that holds every row out
+    folds = [whole] if frozen else folds_of(scheme, given.X, y, members, generator)
     estimator = estimator_for(scheme, settings.estimator, n, given.fit_params, generator)
     classes = check_label_space(settings.classes, classes)
     score, columns = for_classes(score, classes, labels), columns_of(y, classes)
@@ -332,11 +333,13 @@ def fit(rule: Rule, training: fitting.Training, n_jobs: int | None, progress: bo
     by_formula, road = fit_by_formula(rule, training)
     if by_formula is not None:
         return by_formula
-    fitted, made = fitting.fit_folds(training, n_jobs, progress), times(len(training.folds), road)
+    fitted, fit_times = fitting.fit_folds(training, n_jobs, progress), times(len(training.folds), road)
     if training.keeps_rows:
         ((model, (kept, decisions)),) = fitted
-        return Fitted(rule, training.join([kept]), [model], decisions, made)
-    return Fitted(rule, training.join([kept for _, kept in fitted]), [model for model, _ in fitted], fit_times=made)
+        return Fitted(rule, training.join([kept]), [model], decisions, fit_times)
+    return Fitted(
+        rule, training.join([kept for _, kept in fitted]), [model for model, _ in fitted], fit_times=fit_times
+    )
 
 
 def fit_by_formula(rule: Rule, training: fitting.Training) -> tuple[Fitted | None, str]:

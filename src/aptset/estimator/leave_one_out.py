@@ -126,24 +126,26 @@ class NeighbourFormula(Downdate):
         def of_models(left_out: Numbers) -> Floats:
             numbers = np.full(len(self.y), -1)
             numbers[left_out] = np.arange(len(left_out))
-            said = np.repeat(base[None], len(left_out), axis=0)
+            probabilities = np.repeat(base[None], len(left_out), axis=0)
             clear = np.repeat(is_clear[None], len(left_out), axis=0)
             model = numbers[neighbours[rows, places]]
             row, place, model = rows[model >= 0], places[model >= 0], model[model >= 0]
             if len(row):
-                said[model, row], clear[model, row] = self._without(distances[row], neighbours[row], error[row], place)
+                probabilities[model, row], clear[model, row] = self._without(
+                    distances[row], neighbours[row], error[row], place
+                )
             for number in np.flatnonzero(~clear.all(axis=1)).tolist():
-                said[number] = self._refitted(int(left_out[number]), X)
-            return said
+                probabilities[number] = self._refitted(int(left_out[number]), X)
+            return probabilities
 
         return of_models
 
     def _refitted(self, row: int, X: Any) -> Floats:
         """Return what a model that was fitted without a row says."""
         model = clone(self.model).fit(np.delete(self.X, row, axis=0), np.delete(self.y, row))
-        said = np.zeros((len(X), len(self.counts)))
-        said[:, model.classes_] = model.predict_proba(X)
-        return said
+        probabilities = np.zeros((len(X), len(self.counts)))
+        probabilities[:, model.classes_] = model.predict_proba(X)
+        return probabilities
 
 
 def formulas() -> dict[type, type[Downdate]]:
@@ -251,8 +253,8 @@ class LeftOut:
 
     def predict_proba(self, X: Any) -> Floats:
         """Return what the model says of X."""
-        said: Floats = self.whole.about(X)(np.array([self.number]))[0]
-        return said
+        probabilities: Floats = self.whole.about(X)(np.array([self.number]))[0]
+        return probabilities
 
     @property
     def _model(self) -> Any:
@@ -334,9 +336,9 @@ def tally_left_out(whole: Any, kept: Sequence[Any], new: Samples, classes: NDArr
     """Tally new samples under models that one formula stands for, some models at a time."""
     about, tally = whole.about(new.X), combine(len(new), len(classes))
     for models in blocks_of_models(whole, len(kept), len(new)):
-        said = steady(aligned(about(models), whole.classes_, classes))
+        probabilities = steady(aligned(about(models), whole.classes_, classes))
         folds = [kept[model] for model in models]
-        rows = new.stacked(len(models)).rows(said.reshape(-1, len(classes)))
+        rows = new.stacked(len(models)).rows(probabilities.reshape(-1, len(classes)))
         check_rows(rows.probabilities, tally.add_models(folds, rows, new.ids), OF_ESTIMATOR, normalize=False)
     return tally
 

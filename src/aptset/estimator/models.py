@@ -156,8 +156,8 @@ class Member:
         values = validate_data(whole, X, accept_sparse=["csr", "csc"], dtype=None, ensure_all_finite=False, reset=False)
         if hasattr(self.ensemble, "estimators_features_"):  # bagging: a member may see some columns alone
             values = values[:, self.ensemble.estimators_features_[self.number]]
-        said: NDArray[np.generic] = self._model.predict_proba(values)
-        return said
+        probabilities: NDArray[np.generic] = self._model.predict_proba(values)
+        return probabilities
 
     @property
     def _model(self) -> Any:
@@ -166,9 +166,9 @@ class Member:
 
 def members(ensemble: Any, trained_on: NDArray[np.intp]) -> tuple[list[Member], list[Fold]]:
     """Return the models of a fitted ensemble, each with the rows that it saw and those that it did not."""
-    every = np.sort(trained_on)
+    rows_of_all = np.sort(trained_on)
     bags = [trained_on[np.asarray(rows)] for rows in ensemble.estimators_samples_]
-    folds = [Fold(np.setdiff1d(every, bag), bag) for bag in bags]
+    folds = [Fold(np.setdiff1d(rows_of_all, bag), bag) for bag in bags]
     return [Member(ensemble, number) for number in range(len(bags))], folds
 
 

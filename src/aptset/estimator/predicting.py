@@ -169,8 +169,8 @@ class Answering(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         self, X: Any, alpha: Any, groups: Any, u: Any, ids: Any, assurance: Any = None
     ) -> tuple[PredictionSets, Floats, NDArray[np.generic]]:
         fitted = self._fitted()
-        asked, level = self._level(alpha, assurance)
-        samples = fitted.placed(*fitted.rule.samples(X, groups, u, ids), [asked], [level])
+        requested, level = self._level(alpha, assurance)
+        samples = fitted.placed(*fitted.rule.samples(X, groups, u, ids), [requested], [level])
         sets, p_values, probabilities = fitted.answer(samples, level, self.allow_empty, self.n_jobs)
         return sets.named_as(X), p_values, probabilities
 
@@ -260,20 +260,20 @@ class Answering(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         (['act', 'guess', 'set'], 0.93)
         """
         fitted = self._fitted()
-        asked, level = self._level(alpha)
+        requested, level = self._level(alpha)
         decisions = check_decisions(fitted)
         threshold = decisions.acceptance(fitted.rule, decisions.is_first).threshold(error, assurance)
         samples, values = fitted.rule.samples(X, groups, u, ids)
         of_asked = replace(fitted, held_out=decisions.of_asked(threshold, fitted.rule.groups))
         act, guesses, sets = of_asked.act(samples, threshold, level, self.allow_empty)
         if not act.all():
-            of_asked.placed(samples, values, [asked], [level])  # which says if these rows are too few
+            of_asked.placed(samples, values, [requested], [level])  # which says if these rows are too few
         guess = self.classes_[guesses].tolist()
-        several = [[one] if acted else row.tolist() for one, acted, row in zip(guess, act, sets, strict=True)]
+        several = [[label] if acted else row.tolist() for label, acted, row in zip(guess, act, sets, strict=True)]
         library = backend or library_of(X) or "pandas"
         frame = make_table({"act": act, "guess": guess, "set": several}, library, sets.named_as(X).row_names)
         if library == "pandas":
-            frame.attrs["promise"] = promise_in_words(threshold, asked)
+            frame.attrs["promise"] = promise_in_words(threshold, requested)
         return frame
 
     @property
@@ -368,13 +368,13 @@ class Answering(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
     def _level(self, alpha: Any = None, assurance: Any = None) -> tuple[Level, Level]:
         """Return the one level that was asked for, and the input level at which calibration then runs."""
         sure = self.assurance if assurance is None else assurance
-        asked = check_level(self.alpha if alpha is None else alpha, sure)
-        return asked, self._levels([asked], self.fitted_.promises)[0]
+        level = check_level(self.alpha if alpha is None else alpha, sure)
+        return level, self._levels([level], self.fitted_.promises)[0]
 
     def _levels(self, alphas: list[Level], promises: Promises) -> list[Level]:
-        for asked in alphas:
-            if isinstance(asked, CellLevel):
-                promises.check_assurance(asked)
+        for level in alphas:
+            if isinstance(level, CellLevel):
+                promises.check_assurance(level)
         if self.level == "nominal":
             return alphas
         validate.one_of(self.level, ("nominal", "guaranteed"), "level")
@@ -382,7 +382,7 @@ class Answering(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         if promises.has_clusters:
             refuse_guaranteed_clusters()
         change = promises.input_level
-        return [asked.mapped(change) if isinstance(asked, CellLevel) else change(asked) for asked in alphas]
+        return [level.mapped(change) if isinstance(level, CellLevel) else change(level) for level in alphas]
 
     def _fitted(self) -> Fitted:
         if not hasattr(self, "fitted_"):

@@ -268,7 +268,7 @@ def _shape(value: Any) -> Any:
     if isinstance(value, dict):
         kept = value.keys() - {"__id__", "file", "protocol", "_skops_version"} if _MARKS & value.keys() else value
         return {key: _shape(value[key]) for key in kept}
-    return [_shape(one) for one in value] if isinstance(value, list) else value
+    return [_shape(item) for item in value] if isinstance(value, list) else value
 
 
 def _names_of(node: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -159,13 +159,13 @@ def weight_needed(totals: NDArray[Any], alpha: Fraction) -> NDArray[Any]:
     return np.asarray(totals - (times * part + rest * part // whole))
 
 
-def weight_needed_of_sums(one: NDArray[Any], other: NDArray[Any], alpha: Fraction) -> NDArray[Any]:
+def weight_needed_of_sums(first: NDArray[Any], second: NDArray[Any], alpha: Fraction) -> NDArray[Any]:
     """Return the same of sums of an entry of each: what is divided is the entries, not the sums."""
     part, whole = alpha.numerator, alpha.denominator
-    if object in (one.dtype, other.dtype) or whole >= _NARROW:
-        return weight_needed(one + other, alpha)
-    (quotient, left), (also, more) = (_times_part(totals, part, whole) for totals in (one, other))
-    return np.asarray(((one - quotient) + (other - also)) - (left + more >= whole))
+    if object in (first.dtype, second.dtype) or whole >= _NARROW:
+        return weight_needed(first + second, alpha)
+    (quotient, left), (also, more) = (_times_part(totals, part, whole) for totals in (first, second))
+    return np.asarray(((first - quotient) + (second - also)) - (left + more >= whole))
 
 
 def _times_part(totals: NDArray[Any], part: int, whole: int) -> tuple[NDArray[Any], NDArray[Any]]:

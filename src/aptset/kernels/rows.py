@@ -117,11 +117,11 @@ class Rows:
         if self.seeds is None:
             noted = np.empty(n_rows, dtype=np.uint64)
         if self.probabilities.size <= blocks.BLOCK_CELLS:  # one block for every engine
-            bad, made = work(self if self.is_plain else self.block(0, n_rows), 0, n_rows, noted)
+            bad, result = work(self if self.is_plain else self.block(0, n_rows), 0, n_rows, noted)
             if noted is None or n_rows < 2:
-                return Run([made], (0,), bad, None, noted)
+                return Run([result], (0,), bad, None, noted)
             same = engines.chosen.copies(noted, self.side, self.first_row)
-            return Run([made], (0,), bad, same if len(same.rows) else None, noted)
+            return Run([result], (0,), bad, same if len(same.rows) else None, noted)
         return self._run_blocks(work, noted)
 
     def _run_blocks(self, work: "Work[Result]", noted: Words | None) -> "Run[Result]":
@@ -132,11 +132,11 @@ class Rows:
 
         def on_block(start: int, stop: int) -> tuple[int, Result, Copies | None]:
             seeds, same = None if noted is None else noted[start:stop], None
-            bad, made = work(self.block(start, stop), start, stop, seeds)
+            bad, result = work(self.block(start, stop), start, stop, seeds)
             if by_block and seeds is not None:
                 same = engines.chosen.copies(seeds, self.side, self.first_row + start)
                 same = Copies(same.rows + start, same.seeds)
-            return start + bad if bad >= 0 else -1, made, same
+            return start + bad if bad >= 0 else -1, result, same
 
         bads, results, several = zip(*over_blocks(n_rows, step, on_block), strict=True)
         copies: Copies | None = None

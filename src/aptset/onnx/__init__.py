@@ -114,22 +114,22 @@ def export(
     validate.one_of(u, ("content", "input"), "u")
     soft, with_p_values = validate.flag(logits, "logits"), validate.flag(p_values, "p_values")
     in_order = validate.flag(order, "order")
-    asked = _asked(source, alpha, assurance)
-    formula = _formula_of(asked.calibration)
-    _check_randomness(asked.calibration, u)
-    names = _group_names(asked.calibration.held_out)
-    host = _host(asked, model, output, soft, dtype, opset)
-    settings = _settings(asked, formula, names, host, soft, normalize, allow_empty, with_p_values, in_order)
-    sets, graph = write_sets(settings, host, asked.columns, u == "input", names)
-    finish(host, graph, _outputs(sets, asked), _properties(asked, u, names))
-    _warn(asked, u)
+    request = _request(source, alpha, assurance)
+    formula = _formula_of(request.calibration)
+    _check_randomness(request.calibration, u)
+    names = _group_names(request.calibration.held_out)
+    host = _host(request, model, output, soft, dtype, opset)
+    settings = _settings(request, formula, names, host, soft, normalize, allow_empty, with_p_values, in_order)
+    sets, graph = write_sets(settings, host, request.columns, u == "input", names)
+    finish(host, graph, _outputs(sets, request), _properties(request, u, names))
+    _warn(request, u)
     with atomic_write(path) as file:
         file.write(host.model.SerializeToString())
     return host.model
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Request:
     """What is exported: a calibration at some levels; of a classifier, also where its model's columns belong."""
 
     calibration: Calibration
@@ -140,10 +140,10 @@ class _Asked:
     columns: NDArray[np.int64] | None = None
 
 
-def _asked(source: Any, alpha: Any, assurance: Any) -> _Asked:
+def _request(source: Any, alpha: Any, assurance: Any) -> _Request:
     if isinstance(source, Calibration):
         alphas, is_sequence = check_alphas(0.1 if alpha is None else alpha, assurance)
-        return _Asked(source, alphas, alphas, is_sequence)
+        return _Request(source, alphas, alphas, is_sequence)
     calibration = getattr(source, "calibration_", None)
     if isinstance(source, CrossCalibration) or isinstance(calibration, CrossCalibration):
         raise ValueError(
@@ -158,7 +158,7 @@ def _asked(source: Any, alpha: Any, assurance: Any) -> _Asked:
     fitted = source._fitted()
     alphas, is_sequence = source._asked(alpha, assurance)
     columns = columns_of(np.asarray(fitted.models[0].classes_), calibration.classes)
-    return _Asked(calibration, alphas, source._levels(alphas, fitted.promises), is_sequence, source, columns)
+    return _Request(calibration, alphas, source._levels(alphas, fitted.promises), is_sequence, source, columns)
 
 
 def _formula_of(calibration: Calibration) -> Formula:
@@ -201,10 +201,10 @@ def _check_randomness(calibration: Calibration, u: str) -> None:
         )
 
 
-def _host(asked: _Asked, model: Any, output: str | None, logits: bool, dtype: str, opset: int) -> Host:
-    n_columns = len(asked.calibration.classes) if asked.columns is None else len(asked.columns)
-    if asked.classifier is not None:
-        model = conversion_of(asked.classifier, model)
+def _host(request: _Request, model: Any, output: str | None, logits: bool, dtype: str, opset: int) -> Host:
+    n_columns = len(request.calibration.classes) if request.columns is None else len(request.columns)
+    if request.classifier is not None:
+        model = conversion_of(request.classifier, model)
     if model is not None:
         return behind(model, output, n_columns)
     kind = np.dtype(validate.one_of(dtype, _DTYPES, "dtype"))
@@ -237,7 +237,7 @@ def _cells(held_out: Any, names: list[Any]) -> NDArray[np.int64]:
 
 
 def _settings(
-    asked: _Asked,
+    request: _Request,
     formula: Formula,
     names: list[Any],
     host: Host,
@@ -248,9 +248,9 @@ def _settings(
     order: bool,
 ) -> GraphSettings:
     """Return what is baked into the graph."""
-    calibration, held_out = asked.calibration, asked.calibration.held_out
+    calibration, held_out = request.calibration, request.calibration.held_out
     cells = _cells(held_out, names)
-    thresholds = held_out.thresholds(asked.levels, cells, held_out.test_mass(None, 1))
+    thresholds = held_out.thresholds(request.levels, cells, held_out.test_mass(None, 1))
     may_be_empty = validate.flag(allow_empty, "allow_empty", calibration.allow_empty)
     return GraphSettings(
         formula=formula,
@@ -261,10 +261,10 @@ def _settings(
         logits=logits,
         normalize=validate.flag(normalize, "normalize", calibration.normalize),
         min_size=0 if may_be_empty else 1,
-        thresholds=thresholds if asked.is_sequence else thresholds[0],
+        thresholds=thresholds if request.is_sequence else thresholds[0],
         search=_search(held_out) if p_values else None,
         cells=np.where(cells < 0, len(held_out.groups.names), cells),
-        steady=asked.classifier is not None and host.dtype == np.float64,
+        steady=request.classifier is not None and host.dtype == np.float64,
         order=order,
     )
 
@@ -287,9 +287,9 @@ def _search(held_out: Any) -> Search:
     return Search(scores.ravel(), p_values.ravel(), width)
 
 
-def _outputs(sets: Sets, asked: _Asked) -> dict[str, tuple[Value, list[Any]]]:
+def _outputs(sets: Sets, request: _Request) -> dict[str, tuple[Value, list[Any]]]:
     """Return the outputs by name, with their shapes."""
-    several, n = [len(asked.levels)] if asked.is_sequence else [], len(asked.calibration.classes)
+    several, n = [len(request.levels)] if request.is_sequence else [], len(request.calibration.classes)
     outputs: dict[str, tuple[Value | None, list[Any]]] = {
         "mask": (sets.mask, [*several, "rows", n]),
         "order": (sets.order, ["rows", n]),
@@ -300,18 +300,18 @@ def _outputs(sets: Sets, asked: _Asked) -> dict[str, tuple[Value, list[Any]]]:
     return {name: (value, shape) for name, (value, shape) in outputs.items() if value is not None}
 
 
-def _properties(asked: _Asked, u: str, names: list[Any]) -> dict[str, str]:
+def _properties(request: _Request, u: str, names: list[Any]) -> dict[str, str]:
     """Return what the file says about itself: who made it, of what, and what is promised."""
-    calibration, classifier = asked.calibration, asked.classifier
+    calibration, classifier = request.calibration, request.classifier
     if classifier is None:
-        scheme, promised = "split", [_promise(calibration, level) for level in asked.levels]
+        scheme, promised = "split", [_promise(calibration, level) for level in request.levels]
     else:
         promises = classifier.fitted_.promises
-        scheme, promised = promises.scheme.name, [promises.by_name(level) for level in asked.levels]
+        scheme, promised = promises.scheme.name, [promises.by_name(level) for level in request.levels]
     content = "probabilities or logits" if classifier is None else "features"
     drawn = "the input u" if u == "input" else f"drawn from the {content} of each row"
     described = {
-        "alpha": [_plain(alpha_of(level)) for level in asked.alphas],
+        "alpha": [_plain(alpha_of(level)) for level in request.alphas],
         "guarantee": [_plain(promise) for promise in promised],
         "n": calibration.n,
         "score": repr(calibration.conformity),
@@ -321,7 +321,7 @@ def _properties(asked: _Asked, u: str, names: list[Any]) -> dict[str, str]:
         "u": drawn if calibration.randomized else "1 everywhere",
         "versions": {"aptset": version("aptset"), "onnx": onnx.__version__, "numpy": np.__version__},
     }
-    assured = [level.assurance for level in asked.levels if isinstance(level, CellLevel) and level.assurance]
+    assured = [level.assurance for level in request.levels if isinstance(level, CellLevel) and level.assurance]
     described |= {"assurance": str(assured[0])} if assured else {}
     return {key: _text(value) for key, value in described.items()}
 
@@ -338,11 +338,11 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
-def _warn(asked: _Asked, u: str) -> None:
+def _warn(request: _Request, u: str) -> None:
     """Say what calls in Python would say: samples that are too few, and equal rows that share their u."""
-    calibration, held_out = asked.calibration, asked.calibration.held_out
+    calibration, held_out = request.calibration, request.calibration.held_out
     if calibration.randomized and u == "content" and calibration.chance.copies >= MANY_COPIES:
         warn_of_shared_chance(calibration.chance.copies, 1)
     if not held_out.has_weights:
         sizes = held_out.size_of_group
-        warn_if_too_few(sizes, asked.alphas, held_out.groups, sizes, asked.levels, held_out.counted)
+        warn_if_too_few(sizes, request.alphas, held_out.groups, sizes, request.levels, held_out.counted)

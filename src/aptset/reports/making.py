@@ -151,7 +151,9 @@ def who_decides(source: Any, evidence: EvaluationRows | None) -> dict[str, Any] 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # too few rows show as a share of 0
         numbers = [_at(rule, confidence, is_wrong, error) for error in ERRORS]
-    lines = [CurveRow(share(e), *(_in_words(one) for one in rest)) for e, rest in zip(ERRORS, numbers, strict=True)]
+    lines = [
+        CurveRow(share(e), *(_in_words(number) for number in rest)) for e, rest in zip(ERRORS, numbers, strict=True)
+    ]
     curves = {name: _points([row[k] or 0.0 for row in numbers]) for name, k in (("threshold", 0), ("batch", 2))}
     ticks = [(_x(error), f"{error:.0%}") for error in (0.01, 0.05, 0.1, 0.15, 0.2)]
     return {
@@ -351,11 +353,11 @@ def report(
             shown = with_extra(shown, extra, random_state)
             evaluation = replace(evaluation, overall=shown.overall | evaluation.overall)
         summary = summarise(shown, str(title), count, random_state, deciding, names, taxonomy)
-        made = Report(render_page("page.html.jinja", REPORT, summary.page, summary.data), evaluation)
+        page = Report(render_page("page.html.jinja", REPORT, summary.page, summary.data), evaluation)
         on_rows(evaluation.n)
     if target is not None:
-        made.save(target)
-    return made
+        page.save(target)
+    return page
 
 
 def _work(source: Any, y: Any) -> int | None:

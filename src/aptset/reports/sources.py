@@ -79,12 +79,12 @@ def ask(
 
     Every model is asked once. Last comes what each fold by itself says, where that has a law.
     """
-    said, folds = _said(fitted, samples, columns, on_rows)
-    sets = fitted.sets_of(samples, said, levels, may_be_empty)
-    return sets, fitted.p_values_of(samples, said), fitted.probabilities_of(said), tuple(folds) or None
+    modelled, folds = _modelled(fitted, samples, columns, on_rows)
+    sets = fitted.sets_of(samples, modelled, levels, may_be_empty)
+    return sets, fitted.p_values_of(samples, modelled), fitted.probabilities_of(modelled), tuple(folds) or None
 
 
-def _said(fitted: Any, samples: Any, columns: Columns, on_rows: OnRows) -> tuple[Any, list[tuple[FoldCounts, ...]]]:
+def _modelled(fitted: Any, samples: Any, columns: Columns, on_rows: OnRows) -> tuple[Any, list[tuple[FoldCounts, ...]]]:
     """Return the rows of the only model, or what several models together say, and the counts of each fold."""
     classes, held_out, folds = fitted.rule.classes, fitted.held_out, list[tuple[FoldCounts, ...]]()
     if fitted.has_one_judge:
@@ -157,8 +157,8 @@ def folds_of_calibration(
     folds = []
     for number, (fold, matrix) in enumerate(zip(calibration.held_out.folds, probabilities, strict=True)):
         alone = Measure((fold,), calibration.held_out.groups)
-        one = replace(calibration, held_out=alone, folds=calibration.folds[number : number + 1])
-        p_values = one.p_values([matrix], **of_rows)
+        fold_alone = replace(calibration, held_out=alone, folds=calibration.folds[number : number + 1])
+        p_values = fold_alone.p_values([matrix], **of_rows)
         of_truth = np.take_along_axis(p_values, np.maximum(columns, 0)[:, None], axis=1)[:, 0]
         n = np.diff(fold.offsets)[np.maximum(of_row, 0)]
         below = np.where(columns < 0, n, np.rint((n + 1) * (1 - of_truth)).astype(np.int64))
@@ -193,8 +193,11 @@ def level_of_page(held_out: Thresholds, level: Level) -> tuple[float, str]:
     if rank > n:
         raise ValueError(f"{n} calibration rows are too few for {level}: every set holds every label.")
     runs_at = level_of_rank(n, rank)
-    asked = f"alpha = {float(level.alpha):g} with {level.assurance}"
-    return runs_at, f"{asked}, which runs at {runs_at:.4g}: this calibration covers {float(1 - level.alpha):g} at least"
+    in_words = f"alpha = {float(level.alpha):g} with {level.assurance}"
+    return (
+        runs_at,
+        f"{in_words}, which runs at {runs_at:.4g}: this calibration covers {float(1 - level.alpha):g} at least",
+    )
 
 
 def evaluation_of(
@@ -248,18 +251,18 @@ def _without_form(source: Any, normalize: bool | None = None, logits: bool = Fal
 
 
 def _of_classifier(
-    classifier: Any, X: Any, y: Any, groups: Any, asked: Level, on_rows: OnRows, options: dict[str, Any]
+    classifier: Any, X: Any, y: Any, groups: Any, requested: Level, on_rows: OnRows, options: dict[str, Any]
 ) -> Answer:
     check_new_weights(options.pop("weights", None), 0, False, "by a classifier, whose weights are a setting of its own")
     fitted = classifier._fitted()
     rule, held_out, may_be_empty = fitted.rule, fitted.held_out, classifier.allow_empty
     passed = groups if held_out.groups.by_row and rule.group_setting is None else None
-    level, assured = level_of_page(held_out, asked)
+    level, assured = level_of_page(held_out, requested)
     samples = fitted.placed(*rule.samples(X, passed, **options))
     columns = known_columns(as_labels(y, "y"), rule.classes, "y")
     check_length(columns, len(samples), "y")
     levels = [Fraction(str(level)), Fraction(str(_NEARLY_ONE))]
-    said = ask(fitted, samples, columns, levels, may_be_empty, on_rows)
+    answers = ask(fitted, samples, columns, levels, may_be_empty, on_rows)
     is_frozen = type(classifier.estimator).__name__ == "FrozenEstimator"  # by name: reports load no scikit-learn
     unseen = classifier.unseen_label_chance_
     known = f"the {len(rule.classes)} labels that are known"
@@ -272,7 +275,7 @@ def _of_classifier(
     }
     of_row = group_of_rows(held_out.groups, columns, samples.ids)
     calibrated = (fitted.promises, held_out, rule.chance.randomized, may_be_empty)
-    return Answer(*said, of_row, level, *calibrated, settings, passed is not None)
+    return Answer(*answers, of_row, level, *calibrated, settings, passed is not None)
 
 
 def _of_calibration(
@@ -280,7 +283,7 @@ def _of_calibration(
     probabilities: Any,
     y: Any,
     groups: Any,
-    asked: Level,
+    requested: Level,
     options: dict[str, Any],
 ) -> Answer:
     held_out, may_be_empty = calibration.held_out, calibration.allow_empty
@@ -294,7 +297,7 @@ def _of_calibration(
         probabilities = without_column(probabilities, ids) if isinstance(ids, str) else probabilities
         probabilities = tensor_of(probabilities).cpu() if is_on_device(probabilities) else probabilities
     by = groups if held_out.groups.by_row else None
-    level, assured = level_of_page(held_out, asked)
+    level, assured = level_of_page(held_out, requested)
     sets: Any = calibration.predict_set(probabilities, [level, _NEARLY_ONE], groups=by, **options)
     p_values = np.asarray(on_host(calibration.p_values(probabilities, groups=by, **options)))
     columns = known_columns(as_labels(y, "y"), calibration.classes, "y")
@@ -305,9 +308,9 @@ def _of_calibration(
         folds = folds_of_calibration(calibration, probabilities, {"groups": by, **options}, columns, of_row)
     settings = {"Model": "probabilities were given", **({"Levels": assured} if assured else {})}
     settings |= _settings(scheme.name, held_out, str(calibration.conformity), calibration.chance, may_be_empty)
-    said = (sets, p_values, _chances(calibration, probabilities, options), folds)
+    answers = (sets, p_values, _chances(calibration, probabilities, options), folds)
     calibrated = (Promises.of(scheme, held_out), held_out, calibration.chance.randomized, may_be_empty)
-    return Answer(*said, of_row, level, *calibrated, settings, by is not None)
+    return Answer(*answers, of_row, level, *calibrated, settings, by is not None)
 
 
 def _chances(calibration: Calibration | CrossCalibration, probabilities: Any, form: dict[str, Any]) -> Any:
@@ -315,10 +318,10 @@ def _chances(calibration: Calibration | CrossCalibration, probabilities: Any, fo
     known = ("probabilities", calibration.classes, calibration.columns)
     divides = validate.flag(form.get("normalize"), "normalize", calibration.normalize)
     matrices = [probabilities] if isinstance(calibration, Calibration) else probabilities
-    shares = [check_new_probabilities(one, *known) for one in matrices]
-    shares = [softmax_of(one, "probabilities") for one in shares] if form.get("logits") else shares
-    shares = [shares_of(one) for one in shares] if divides else shares
-    return shares[0] if len(shares) == 1 else np.mean([one.astype(np.float64) for one in shares], axis=0)
+    shares = [check_new_probabilities(matrix, *known) for matrix in matrices]
+    shares = [softmax_of(matrix, "probabilities") for matrix in shares] if form.get("logits") else shares
+    shares = [shares_of(matrix) for matrix in shares] if divides else shares
+    return shares[0] if len(shares) == 1 else np.mean([matrix.astype(np.float64) for matrix in shares], axis=0)
 
 
 def _evaluation(answer: Answer, y: Any, groups: Any, features: Any, sliced: Any, random_state: Any) -> Evaluation:

@@ -72,7 +72,7 @@ def too_low(
                 chance = coverage_law(hits[which], laws[kind][which], validate.alpha(alpha)).too_low
             if chance < false_alarms / shape_proxy:
                 low.append(PartInWords(kind, str(name), rows[which], hits[which] / rows[which], chance))
-    return sorted(low, key=lambda one: one.chance)
+    return sorted(low, key=lambda part: part.chance)
 
 
 MOST_PARTS = 5  # labels and groups that are named at the top
@@ -360,17 +360,22 @@ def _parts(
     if not low:
         return [], kind
     limit = facts["promise"] if origin.laws is None else "chance allows"
-    said = []
-    for one in low[:MOST_PARTS]:
-        part = "class" if one.kind == "label" else "group"
-        of_part = {"part": part, "name": one.name, "coverage": percent(one.coverage, one.rows), "rows": f"{one.rows:,}"}
-        said.append(SENTENCES["part"].format(**of_part, limit=limit))
+    sentences = []
+    for low_part in low[:MOST_PARTS]:
+        part = "class" if low_part.kind == "label" else "group"
+        of_part = {
+            "part": part,
+            "name": low_part.name,
+            "coverage": percent(low_part.coverage, low_part.rows),
+            "rows": f"{low_part.rows:,}",
+        }
+        sentences.append(SENTENCES["part"].format(**of_part, limit=limit))
     if len(low) > MOST_PARTS:
-        said.append(SENTENCES["parts_more"].format(more=f"{len(low) - MOST_PARTS:,}"))
-    is_promised = any(one.kind == origin.within for one in low)
+        sentences.append(SENTENCES["parts_more"].format(more=f"{len(low) - MOST_PARTS:,}"))
+    is_promised = any(low_part.kind == origin.within for low_part in low)
     of_all = facts | {"looked_at": f"{sum(len(part.names) for part in parts.values()):,}"}
     of_all["within"] = "class" if origin.within == "label" else "group"
-    said.append(SENTENCES["parts_open" if origin.laws is None else "parts_law"].format(**of_all))
+    sentences.append(SENTENCES["parts_open" if origin.laws is None else "parts_law"].format(**of_all))
     if is_promised or kind in NOT_CONTRADICTED:
-        said[-1] += SENTENCES["parts_within" if is_promised else "parts_average"].format(**of_all)
-    return said, kind if kind not in NOT_CONTRADICTED else "low_parts" if is_promised else "uneven"
+        sentences[-1] += SENTENCES["parts_within" if is_promised else "parts_average"].format(**of_all)
+    return sentences, kind if kind not in NOT_CONTRADICTED else "low_parts" if is_promised else "uneven"

@@ -246,7 +246,7 @@ class ConformalSetsModel(Model, _Settings, MLWritable, MLReadable):  # type: ign
             spare += "_"
         groups = self._setting("groups")
         calibration = check_calibration(self.calibration)
-        made = predict_set(
+        with_sets = predict_set(
             dataset.select("*", column(name).alias(spare)),
             calibration,
             alpha=self._setting("alpha"),
@@ -258,8 +258,8 @@ class ConformalSetsModel(Model, _Settings, MLWritable, MLReadable):  # type: ign
         )
         metadata = dataset.schema[name].metadata
         back = {name: column(spare).alias(name, metadata=metadata)}
-        added = [each for each in made.columns if each not in {*dataset.columns, spare}]
-        return made.select([back.get(each, column(each)) for each in [*dataset.columns, *added]])
+        added = [each for each in with_sets.columns if each not in {*dataset.columns, spare}]
+        return with_sets.select([back.get(each, column(each)) for each in [*dataset.columns, *added]])
 
     def write(self) -> Any:
         """Return what saves the model."""

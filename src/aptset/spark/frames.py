@@ -99,7 +99,7 @@ class Frame:
         """The columns as Arrow has them; neither is a row looked at nor a plan made."""
         return self.frame.sparkSession.createDataFrame([], self.frame.schema).toArrow().schema
 
-    def on_partitions(self, names: Sequence[str], work: Work, made: Any) -> DataFrame:
+    def on_partitions(self, names: Sequence[str], work: Work, out_schema: Any) -> DataFrame:
         """Return the frame of what ``work`` makes of the batches of each partition, and its number."""
         number = functions.spark_partition_id()  # not the task's: coalesce() runs several partitions in one task
         plain = [column(name).alias(f"c{place}") for place, name in enumerate(names)]  # mapInArrow fails on dots
@@ -107,7 +107,7 @@ class Frame:
         def run(batches: Batches) -> Batches:
             return run_on_partition(work, tuple(names), batches)
 
-        return self.frame.select(*plain, number.alias("partition")).mapInArrow(run, made)
+        return self.frame.select(*plain, number.alias("partition")).mapInArrow(run, out_schema)
 
     def class_names(self, array: str, labels: str, classes: Any) -> tuple[Any, Any]:
         """Return the classes of an array column, and where labels are indices what these are called.
@@ -277,9 +277,9 @@ def _merged_state(search: ThresholdSearch, rows: Frame) -> pa.Table:
     states = rows.on_partitions(search.scoring.layout.read, search, _STATE)
     with plain_errors():
         merged = states.hint("rebalance").mapInArrow(merge_states, _STATE)  # as many tasks as the bytes of states need
-        one = merged.repartition(1).mapInArrow(merge_states, _STATE).toArrow()
-    check_rows_found(one.num_rows)  # Spark asks no worker where it knows that there is no row
-    return one
+        state = merged.repartition(1).mapInArrow(merge_states, _STATE).toArrow()
+    check_rows_found(state.num_rows)  # Spark asks no worker where it knows that there is no row
+    return state
 
 
 def _named(search: ThresholdSearch, names: Any) -> ThresholdSearch:

@@ -248,9 +248,9 @@ class FreeEngine(CompiledEngine):
         """Score one label of each row."""
         if rows.formula.fast is not None:
             return self._fast(rows, rows.formula.fast, labels, scores, noted)
-        every = np.empty(rows.probabilities.shape)
-        bad = self.all_scores(rows, every, noted)
-        scores[:] = np.take_along_axis(every, labels[:, None], axis=1)[:, 0]
+        all_scores = np.empty(rows.probabilities.shape)
+        bad = self.all_scores(rows, all_scores, noted)
+        scores[:] = np.take_along_axis(all_scores, labels[:, None], axis=1)[:, 0]
         return bad
 
     def all_scores(self, rows: Rows, scores: Floats, noted: Words | None = None) -> int:

@@ -179,9 +179,9 @@ class NumpyEngine:
     def label_scores(self, rows: Rows, labels: NDArray[np.int64], scores: Floats, noted: Words | None) -> int:
         """Score one label of each row."""
         if rows.formula.linear is None:
-            every = np.empty(rows.probabilities.shape)
-            bad = self.all_scores(rows, every, noted)
-            scores[:] = np.take_along_axis(every, labels[:, None], axis=1)[:, 0]
+            all_scores = np.empty(rows.probabilities.shape)
+            bad = self.all_scores(rows, all_scores, noted)
+            scores[:] = np.take_along_axis(all_scores, labels[:, None], axis=1)[:, 0]
             return bad
         prepared = prepare_block(rows, noted)
         if prepared.first_bad < 0:
