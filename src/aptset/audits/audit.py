@@ -27,10 +27,10 @@ from aptset.audits.verdicts import OF_DRIFT, Drift, Verdict, judge, look_for_dri
 from aptset.core import validate
 from aptset.core.dates import Times
 from aptset.core.labels import coded_list, known_columns
+from aptset.core.runner import side_by_side
 from aptset.core.tables import Backend, Display, html_table, make_table
 from aptset.core.validate import warn_caller
 from aptset.estimator.checks import check_calibrations, check_estimator_can, is_frozen
-from aptset.kernels.blocks import over_blocks
 from aptset.metrics.coverage_distribution import FALSE_ALARMS
 from aptset.metrics.evaluation import about_new_labels
 from aptset.reports.making import check_page_path, save_page
@@ -117,7 +117,7 @@ def unseen_rows(pool: Pool, repetitions: int, seed: int) -> NDArray[np.intp]:
     """Return the test rows of all splits whose label no training row of the split has."""
     codes = coded_list(pool.y.tolist()).codes
 
-    def of_split(number: int, _: int) -> NDArray[np.intp]:
+    def of_split(number: int) -> NDArray[np.intp]:
         train, test = RandomSplit(pool, "", None, number, seed).units()
         of_training = codes[train if pool.clusters is None else pool.rows_of(train)]
         in_training = np.bincount(of_training, minlength=int(codes.max()) + 1) > 0
@@ -127,7 +127,7 @@ def unseen_rows(pool: Pool, repetitions: int, seed: int) -> NDArray[np.intp]:
         unseen: NDArray[np.intp] = rows[~in_training[codes[rows]]]
         return unseen
 
-    return np.concatenate(over_blocks(repetitions, 1, of_split))
+    return np.concatenate(side_by_side([partial(of_split, number) for number in range(repetitions)]))
 
 
 def _about_labels(estimator: Any, pool: Pool, candidates: dict[str, Any], splits: Splits, seed: int) -> list[str]:
@@ -251,12 +251,12 @@ def audit(
     exact = validate.alpha(next(iter(candidates.values())).alpha)
     # One of 100 audits may speak up for nothing; the look at drift takes most of that.
     each = (FALSE_ALARMS - OF_DRIFT) / len(candidates)
-    several: list[Callable[[], Any]] = [  # side by side, the longest first
+    jobs: list[Callable[[], Any]] = [
         partial(_drift, splits, pool, candidates, exact, random_state),
         lambda: {name: judge(splits.of(name), exact, share, each, pool.about) for name in candidates},
         partial(_about_labels, estimator, pool, candidates, splits, random_state),
     ]
-    drift, verdicts, said = over_blocks(len(several), 1, lambda number, _: several[number](), serial_blocks=1)
+    drift, verdicts, said = side_by_side(jobs)
     if drift.warning:
         warn_caller(drift.sentence())
     remarks = tuple(said)

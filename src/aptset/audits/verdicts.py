@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from aptset import Estimate
 from aptset.audits.dataset import Pool
 from aptset.audits.results import Difference, Records, SplitResult, Splits, TestedRows
-from aptset.kernels.blocks import over_blocks
+from aptset.core.runner import side_by_side
 from aptset.metrics.coverage_distribution import CENTRE, FALSE_ALARMS, State, chances_of_sum, coverage_law, state_of
 from aptset.metrics.estimates import in_p, percent, resampled_share
 from aptset.metrics.exchangeability import (
@@ -281,11 +280,8 @@ def look_for_drift(
         return of_order, path_test(pool.means(columns_of_labels(pool.y))[order], generator)
 
     # Features are ranked while the first tests draw; the generator draws in one order all the same.
-    several: list[Callable[[], Any]] = [
-        test_two,
-        partial(columns_of_features, pool.X if pool.features is None else pool.features),
-    ]
-    (p_order, p_labels), columns_by = over_blocks(2, 1, lambda number, _: several[number](), serial_blocks=1)
+    of_features = partial(columns_of_features, pool.X if pool.features is None else pool.features)
+    (p_order, p_labels), columns_by = side_by_side([test_two, of_features])
     columns = columns_by(generator)
     p_features = None if columns is None else path_test(pool.means(columns)[order], generator)
     p_last = None if last.laws is None else coverage_law(last.covered, last.laws, alpha).too_low

@@ -30,9 +30,14 @@ from threadpoolctl import threadpool_limits
 
 from aptset.core.files import atomic_write
 from aptset.core.validate import warn_caller
-from aptset.kernels.blocks import thread_count
+from aptset.kernels.blocks import over_blocks, thread_count
 
 Item = TypeVar("Item")
+
+
+def side_by_side(jobs: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Run a few jobs on threads, those that take longest first; return what each returns, in their order."""
+    return over_blocks(len(jobs), 1, lambda number, _: jobs[number](), serial_blocks=1)
 
 
 class Bar:
