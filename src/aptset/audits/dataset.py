@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
 from aptset import ConformalClassifier, CoverageMonitor, LabelBands, PredictionSets
-from aptset.audits.results import PartResult, SplitResult, Splits, TestedRows
+from aptset.audits.results import PartResult, SplitResult, Splits, TestedRows, laws_of
 from aptset.core import validate
 from aptset.core.dates import Times, read_times
 from aptset.core.groupings import refuse_overlapping
@@ -269,8 +269,8 @@ class RandomSplit:
             model.fit(_safe_indexing(self.pool.X, train), self.pool.y[train], **clusters)
         X, y = _safe_indexing(self.pool.X, test), self.pool.y[test]
         with all_at_once():
-            sets, p_values = self._said(model, X)
-        outcome, laws = Outcome.of(sets, y), _laws(model, y)
+            sets, p_values = self._answers(model, X)
+        outcome, laws = Outcome.of(sets, y), laws_of(model, y)
         if self.pool.clusters is not None:
             outcome = replace(outcome, clusters=RowClusters(self.pool.clusters[test]))
         result = SplitResult(
@@ -288,18 +288,14 @@ class RandomSplit:
         )
         return [result.as_row()]
 
-    def _said(self, model: ConformalClassifier, X: Any) -> tuple[PredictionSets, NDArray[np.float64] | None]:
+    def _answers(self, model: ConformalClassifier, X: Any) -> tuple[PredictionSets, NDArray[np.float64] | None]:
         """Return the sets, and the p-values if they are wanted: one answer of the model is enough for both.
 
-        A class of its own may give other sets, and they are what is audited.
+        A subclass may give other sets, and they are what is audited.
         """
-        if self.keeps != "p_values":
-            return model.predict_set(X), None
-        return (
-            model.sets_and_p_values(X)
-            if type(model) is ConformalClassifier
-            else (model.predict_set(X), model.p_values(X))
-        )
+        if self.keeps == "p_values" and type(model) is ConformalClassifier:
+            return model.sets_and_p_values(X)
+        return model.predict_set(X), model.p_values(X) if self.keeps == "p_values" else None
 
     def _tested(
         self, sets: PredictionSets, p_values: NDArray[np.float64] | None, y: NDArray[Any], test: NDArray[np.intp]
@@ -310,7 +306,9 @@ class RandomSplit:
         """
         covered = sets.covers(y).astype(int)
         if p_values is not None:
-            return TestedRows(test, _p_of_truth(p_values, columns_of(y, sets.classes)), covered)
+            columns = columns_of(y, sets.classes)
+            of_truth = np.take_along_axis(p_values, np.maximum(columns, 0)[:, None], axis=1)[:, 0]
+            return TestedRows(test, np.where(columns < 0, 0.0, of_truth), covered)  # 0: no label that the model knows
         if self.pool.clusters is None:
             return TestedRows(test, sets.sizes, covered)
         number = self.pool.clusters[test]
@@ -353,28 +351,6 @@ class RandomSplit:
             sums = [np.bincount(several.codes, weight) for weight in (None, outcome.covered, outcome.sizes)]
             for name, rows, covered, size in zip(several.values, *(one.tolist() for one in sums), strict=True):
                 yield PartResult(part, self.pool.titles[part][name], rows, int(covered), size / rows)
-
-
-def _p_of_truth(p_values: NDArray[np.float64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the p-value of each row's true label, 0 for a label that the model does not know."""
-    of_truth = np.take_along_axis(p_values, np.maximum(columns, 0)[:, None], axis=1)[:, 0]
-    return np.where(columns < 0, 0.0, of_truth)
-
-
-def _laws(model: ConformalClassifier, y: NDArray[Any]) -> list[tuple[int, int]] | None:
-    """Return (test rows, calibration rows) of each part whose count has a Beta-binomial law; None if there is none.
-
-    With a promise for every label, test rows with labels that no other row has are in no part.
-    """
-    held_out = model.calibration_.held_out
-    if len(held_out.folds) > 1 or held_out.groups.by_row or held_out.clusters is not None:
-        return None
-    if held_out.groups.is_one:
-        return [(len(y), held_out.n)]
-    columns = columns_of(y, model.classes_)
-    of_test = held_out.groups.ids_of_labels(None, columns[columns >= 0])
-    known = [(int((of_test == group).sum()), int(size)) for group, size in enumerate(held_out.sizes.tolist())]
-    return [law for law in known if law[0] > 0]
 
 
 def split_and_measure(

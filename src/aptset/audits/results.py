@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from aptset import Estimate
+from aptset import ConformalClassifier, Estimate
+from aptset.core.labels import columns_of
 from aptset.core.tables import Backend, make_table
 from aptset.metrics import OF_SPLITS, ON_REQUEST, Metric
 from aptset.metrics.estimates import resampled_mean, resampled_share
@@ -299,3 +300,19 @@ def distribution(values: NDArray[np.float64], name: str) -> dict[str, Any]:
     """Return the share of splits with at most each value that occurs."""
     kept = np.sort(values[~np.isnan(values)])
     return {name: kept, "share": np.arange(1, len(kept) + 1) / max(1, len(kept))}
+
+
+def laws_of(model: ConformalClassifier, y: NDArray[Any]) -> list[tuple[int, int]] | None:
+    """Return (test rows, calibration rows) of each part whose count has a Beta-binomial law; None if there is none.
+
+    With a promise for every label, test rows with labels that no other row has are in no part.
+    """
+    held_out = model.calibration_.held_out
+    if len(held_out.folds) > 1 or held_out.groups.by_row or held_out.clusters is not None:
+        return None
+    if held_out.groups.is_one:
+        return [(len(y), held_out.n)]
+    columns = columns_of(y, model.classes_)
+    of_test = held_out.groups.ids_of_labels(None, columns[columns >= 0])
+    known = [(int((of_test == group).sum()), int(size)) for group, size in enumerate(held_out.sizes.tolist())]
+    return [law for law in known if law[0] > 0]

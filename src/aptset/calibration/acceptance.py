@@ -385,9 +385,7 @@ class Acceptance:
             what = f"got {unknown[0]!r}" if unknown else "it is empty"
             each = "groups" if self.reading.by == "group" else "predicted labels"
             raise ValueError(f"error must have a number for some of the {each} {list(names)[:6]}; {what}.")
-        return {
-            numbers[name]: check_exact(share, "error", "It is the share for each.") for name, share in error.items()
-        }
+        return {numbers[key]: check_exact(share, "error", "It is the share for each.") for key, share in error.items()}
 
 
 def load_acceptance(path: str | Path) -> Acceptance | AcceptanceThreshold:

@@ -162,9 +162,7 @@ def _frame_of(columns: dict[Any, Any], library: Backend | None) -> Any:
     if library in ("polars", "pyarrow"):
         import narwhals.stable.v2 as nw
 
-        listed = {
-            str(name): [None if is_missing(value) else value for value in values] for name, values in columns.items()
-        }
+        listed = {str(name): [None if is_missing(cell) else cell for cell in cells] for name, cells in columns.items()}
         return nw.from_dict(listed, backend=library).to_native()
     import pandas as pd
 
@@ -251,10 +249,8 @@ def _as_numbers(values: Any, wanted: str, kind: str) -> Any:
     """Return numbers of the wanted type; as float64 where some are missing, None where some are no numbers."""
     if kind in NUMBERS:
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
-    elif kind == "object" and all(
-        is_missing(value) or isinstance(value, Real | Decimal | np.bool_) for value in values
-    ):
-        numbers = np.array([math.nan if is_missing(value) else float(value) for value in values])
+    elif kind == "object" and all(is_missing(cell) or isinstance(cell, Real | Decimal | np.bool_) for cell in values):
+        numbers = np.array([math.nan if is_missing(cell) else float(cell) for cell in values])
     else:
         return None
     with np.errstate(all="ignore"):

@@ -193,11 +193,8 @@ def level_of_page(held_out: Thresholds, level: Level) -> tuple[float, str]:
     if rank > n:
         raise ValueError(f"{n} calibration rows are too few for {level}: every set holds every label.")
     runs_at = level_of_rank(n, rank)
-    in_words = f"alpha = {float(level.alpha):g} with {level.assurance}"
-    return (
-        runs_at,
-        f"{in_words}, which runs at {runs_at:.4g}: this calibration covers {float(1 - level.alpha):g} at least",
-    )
+    in_words = f"alpha = {float(level.alpha):g} with {level.assurance}, which runs at {runs_at:.4g}"
+    return runs_at, f"{in_words}: this calibration covers {float(1 - level.alpha):g} at least"
 
 
 def evaluation_of(
