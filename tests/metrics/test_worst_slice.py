@@ -216,6 +216,15 @@ def test_report_and_contains_agree(seed):
     assert found.share == inside.mean()
 
 
+def test_spreads_that_overflow_are_infinite_on_every_engine_and_nobody_warns(path):
+    draw = np.random.default_rng(0)
+    p = draw.dirichlet(np.ones(3), size=400)
+    sets = aptset.calibrate(p, p.argmax(axis=1), random_state=0).predict_set(p, 0.2)
+    slab = aptset.evaluate(sets, p.argmax(axis=1), draw.normal(size=(400, 4)) * 1e300, alpha=0.2).worst_slice
+    assert np.isinf(slab.spread).all()
+    assert type(slab.share) is float
+
+
 def test_values_that_overflow_are_refused():
     X = np.full((50, 64), 1.7e308)
     for options in ({"directions": np.ones((1, 64))}, {"standardize": True}):

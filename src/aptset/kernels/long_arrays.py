@@ -181,7 +181,8 @@ def sum_rows(matrix: Floats, rows: NDArray[np.intp] | None = None, mean: Floats 
         engines.chosen.loops.add_rows(matrix, rows, mean, sums)
         return sums
     chosen = matrix if rows is None else matrix[rows]
-    return np.asarray((chosen if mean is None else np.square(chosen - mean)).sum(axis=0))
+    with np.errstate(over="ignore"):  # as loops do: a spread that is infinite says so itself
+        return np.asarray((chosen if mean is None else np.square(chosen - mean)).sum(axis=0))
 
 
 class Judged(NamedTuple):

@@ -310,7 +310,7 @@ def worst_slice_coverage(
         direction=vector,
         low=slab.low,
         high=slab.high,
-        share=np.count_nonzero(looked_up(inside, find)) / len(find),
+        share=float(np.count_nonzero(looked_up(inside, find)) / len(find)),
         names=features.names,
         means=means,
         overall=features.overall,
