@@ -36,6 +36,7 @@ static void ask_ahead(const void *) {}
 template <int BYTES> static void ask_for_piece(void *to, const void *from) { memcpy(to, from, BYTES); }
 static void end_of_request() {}
 static void wait_for_request() {}
+static void wait_for_all() {}
 
 using std::max;
 using std::min;

@@ -36,7 +36,11 @@ KERNELS = {
 }
 
 
-WHERE = {("logit_scores.cu", "label_scores"): "defined(FOLDS)", ("masks.cu", "mask"): "FITS"}  # kernels are there
+WHERE = {  # kernels are there
+    ("logit_scores.cu", "label_scores"): "defined(FOLDS)",
+    ("logit_scores.cu", "label_scores_carefully"): "!defined(FOLDS)",
+    ("masks.cu", "mask"): "FITS",
+}
 
 
 def _wrappers(name: str) -> str:

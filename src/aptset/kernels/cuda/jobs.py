@@ -207,9 +207,12 @@ def room_bytes(columns: int) -> int:
     return BLOCK // 32 * 8 * (columns + columns // 2)
 
 
-def folds_of(columns: int) -> int:
-    """Return how often a row is halved until 32 lanes have it, as ``logit_scores.cu`` says."""
-    return next(n for n in range(64) if columns >> n <= 32)
+def folds_of(columns: int, lanes: int) -> int:
+    """Return how often a row is halved until its lanes have it, as ``logit_scores.cu`` says.
+
+    Where a halving leaves a column over, one of the lanes is for these.
+    """
+    return next(n for n in range(64) if columns >> n < lanes or columns == lanes << n)
 
 
 MOST_NOTED = 60 * 2**20  # bytes, of what is noted of rows while they are worked on

@@ -15,17 +15,24 @@ __constant__ double SERIES[14] = {1.0, 1.0, 1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.
 __constant__ double LOGARITHMS[4] = {PER_LOG, LOG, LOG_REST, NEAREST};
 
 /* e to the power of N numbers that are at most 0, in their place. Each operation waits for the one before, so several go side by side. A whole number times LOG has no more bits than a double, so joining that
- * product with its difference rounds what the difference alone does. The power of two goes into the exponent: nothing is rounded, down to LOWEST. Below
- * it is 0, if some of the numbers may be there. */
-template <int N, bool MAY_BE_LOWEST = true> DEVICE void exponentials(double *x) {
+ * product with its difference rounds what the difference alone does. The power of two goes into the exponent: nothing is rounded, down to LOWEST; below it is 0.
+ *
+ * QUICK: none is below LOWEST, and the first product is joined with its sum, too. That finds the same whole number unless the product is within
+ * its rounding, 2^-43, of the middle between two; then the rest is within 2^-42 of ln 2 / 2. What is returned is the largest rest, as the upper
+ * half of its bits: if it is below NEAR_HALF, all numbers are what they are without QUICK. */
+#define NEAR_HALF __uint_as_float(0x3FD62E42u) /* the upper half of ln 2 / 2 */
+
+template <int N, bool QUICK = false> DEVICE float exponentials(double *x) {
     double rest[N], power[N];
     u32 twos_of[N], is_lowest = 0; /* what is needed at the end, in few registers */
+    float nearest = 0.0f;
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        double shifted = x[i] * LOGARITHMS[0] + LOGARITHMS[3], twos = shifted - LOGARITHMS[3];
+        double shifted = QUICK ? fma(x[i], LOGARITHMS[0], LOGARITHMS[3]) : x[i] * LOGARITHMS[0] + LOGARITHMS[3], twos = shifted - LOGARITHMS[3];
         twos_of[i] = (u32)bits_of(shifted);
-        if (MAY_BE_LOWEST) is_lowest |= (u32)(bits_of(x[i]) > bits_of(LOWEST)) << i; /* of negative numbers the lower one has the greater bits */
+        if (!QUICK) is_lowest |= (u32)(bits_of(x[i]) > bits_of(LOWEST)) << i; /* of negative numbers the lower one has the greater bits */
         rest[i] = fma(-twos, LOGARITHMS[1], x[i]) - twos * LOGARITHMS[2], power[i] = rest[i] * SERIES[13];
+        if (QUICK) nearest = fmaxf(nearest, fabsf(__uint_as_float((u32)(bits_of(rest[i]) >> 32))));
     }
 #pragma unroll
     for (int n = 12; n >= 1; n--)
@@ -37,6 +44,7 @@ template <int N, bool MAY_BE_LOWEST = true> DEVICE void exponentials(double *x) 
         double scaled = from_bits((u64)((u32)(bits >> 32) + (twos_of[i] << 20)) << 32 | (u32)bits);
         x[i] = is_lowest >> i & 1 ? 0.0 : scaled;
     }
+    return nearest;
 }
 DEVICE double exponential(double x) { exponentials<1>(&x); return x; }
 
@@ -49,13 +57,14 @@ DEVICE void tell_unlike(const Job &job, bool is_unlike, bool &is_known) {
 }
 DEVICE bool is_unlike(double least, double sum) { return !(least >= 0.0 && fabs(sum - 1.0) <= 1e-5); }
 
-DEVICE bool row_is_unlike(const Element *at) {
+/* A row of which `lanes` lanes look at every so many labels. */
+DEVICE bool row_is_unlike(const Element *at, int lanes) {
     double least = 0.0, sum = 0.0;
-    for (int j = (int)LANE; j < COLUMNS; j += 32) {
+    for (int j = (int)LANE % lanes; j < COLUMNS; j += lanes) {
         double x = (double)value_of(at[j]);
         sum += x, least = x >= least ? least : x;
     }
-    return is_unlike(least_over(least, 32), sum_over(sum, 32));
+    return is_unlike(least_over(least, lanes), sum_over(sum, lanes));
 }
 
 /* Write the probabilities of a row; `room` takes half as many numbers. A whole warp does it; tells whether the row has any. */

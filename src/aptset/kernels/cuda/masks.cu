@@ -188,7 +188,7 @@ extern "C" __global__ void mask_carefully(Job job, Wanted wanted, i64 all) {
     for (i64 k = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32; k < n; k += warps) {
         i64 row = k < copies ? row_at(job, k) : (i64)job.slow[k - copies];
 #if LOGITS
-        if (!is_known) tell_unlike(job, row_is_unlike(elements_of(job, row)), is_known);
+        if (!is_known) tell_unlike(job, row_is_unlike(elements_of(job, row), 32), is_known);
 #endif
         mask_row(job, row, wanted, room);
 #if LOGITS

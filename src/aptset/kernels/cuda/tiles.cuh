@@ -25,6 +25,7 @@ template <int BYTES> DEVICE void ask_for_piece(void *to, const void *from) {
 DEVICE void end_of_request() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /* All but the latest request are there. */
 DEVICE void wait_for_request() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
+DEVICE void wait_for_all() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
 #endif
 
 /* Rows first .. first + TILE_ROWS - 1 of the work to do, if all are there and stand side by side. */
@@ -47,4 +48,5 @@ DEVICE void ask_for(const Job &job, i64 first, i64 n, Element *tile) {
 }
 /* What was asked for before the latest request can be read by all lanes. */
 DEVICE void arrived() { wait_for_request(); __syncwarp(); }
+DEVICE void all_arrived() { wait_for_all(); __syncwarp(); }
 #endif

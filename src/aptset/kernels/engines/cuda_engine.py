@@ -47,7 +47,7 @@ _IN_TILES = ("label_scores", "mask")  # kernels
 _AGAIN = 4  # blocks for a multiprocessor, of few rows
 _FEW_ROWS = 4096  # whose copies are left to the careful kernel: starting one kernel less is worth more
 NARROW_BLOCKS = 64  # for a multiprocessor: fewer than there is work for, so that each asks for rows ahead
-_WIDEST_IN_LANES = 1024  # columns of logits whose softmax a warp has in its registers
+_WIDEST_IN_CELLS = 1024  # columns of logits whose weights have room in shared memory, 32 for a lane
 _MORE_BUCKETS = 4  # for each of the host's: all lanes of a warp wait for the longest search
 _OF_LOGITS = ("label_scores", "mask")  # verbs that make the softmax of rows of any length themselves
 
@@ -114,12 +114,16 @@ class CudaEngine:
         return scores, seeds, counters.n_copies, counters.bad
 
     def _score_logits(self, layout: Layout, job: Job, where: list[c_void_p]) -> None:
-        columns, layout = layout.columns, layout._replace(lanes=32, vector=1, piece=layout.vector)
-        kernel, shared, defines = "label_scores_carefully", room_bytes(columns), defines_of(layout, job)
-        if columns <= _WIDEST_IN_LANES:
-            folds = folds_of(columns)
-            kernel, shared, defines = "label_scores", BLOCK * 8 << folds, defines_of(layout, job, FOLDS=folds)
-        self.starts.run("logit_scores.cu", defines, kernel, self._blocks(job, 4, 32), BLOCK, shared, job, *where)
+        columns, kernel, rows_of_block = layout.columns, "label_scores_carefully", BLOCK // 32
+        if columns <= _WIDEST_IN_CELLS:
+            layout = layout._replace(vector=min(layout.vector, _LOGITS_AT_A_TIME if layout.lanes == 32 else TILE_VECTOR))
+            folds, kernel, rows_of_block = folds_of(columns, layout.lanes), "label_scores", BLOCK // layout.lanes
+            defines, shared = defines_of(layout, job, FOLDS=folds), BLOCK * 8 << folds
+            shared += BLOCK // 32 * (-(-layout.row_bytes * 32 // layout.lanes // 16) * 16)
+        else:
+            defines, shared = defines_of(layout._replace(lanes=32, vector=1), job), room_bytes(columns)
+        grid = self._blocks(job, rows_of_block, 32)
+        self.starts.run("logit_scores.cu", defines, kernel, grid, BLOCK, shared, job, *where)
 
     def mask(self, rows: Any, thresholds: Any, min_size: int) -> tuple[Any, Any]:
         """Flag the members."""
