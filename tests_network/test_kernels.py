@@ -144,10 +144,29 @@ class LogitTwins(Twins):
     [
         *((10, torch.float32), (16, torch.bfloat16), (2, torch.float64), (100, torch.float32), (37, torch.float64)),
         *((131, torch.float16), (65, torch.bfloat16), (1000, torch.float32), (1025, torch.float32)),
+        *((10, torch.float64), (1000, torch.float64), (511, torch.float32), (512, torch.bfloat16)),
     ],
 )
 def test_logits_in_one_kernel(engine, kind, k, dtype):
     check_scores_and_masks(engine, LogitTwins(kind, 9 if k > 200 else 33, k, Adaptive(), dtype))
+
+
+# Its product with 1 / ln 2 is rounded onto -12.5. If the product is joined with the sum that finds the nearest whole number,
+# that is -13 and not -12, and the exponential has another last bit.
+BESIDE_A_HALF = -8.664339756999317
+
+
+@pytest.mark.parametrize(("n", "k"), [(60_000, 10), (60, 1000)])
+def test_an_exponent_whose_product_with_a_logarithm_is_rounded_onto_a_half(engine, n, k):
+    draw = np.random.default_rng(k)
+    logits = BESIDE_A_HALF - draw.exponential(size=(n, k)) * (draw.random((n, k)) < 0.1)
+    logits[:, 0] = 0.0
+    keys = hash_rows(logits, KEY)
+    rows = Rows(softmax_by_blocks(logits), Formula(Adaptive().weights), KEY, 1e-5, own_seeds(keys, PREDICTION))
+    labels = np.zeros(n, dtype=np.int64)
+    on_device = TensorRows(torch.tensor(logits), Adaptive().weights, KEY, 1e-5, logits=True)
+    scores, *_ = engine.label_scores(on_device, torch.tensor(labels))
+    assert same(scores, label_scores(rows, labels).scores)
 
 
 @pytest.mark.parametrize("k", [100, 1000])

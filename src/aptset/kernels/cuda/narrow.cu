@@ -45,18 +45,35 @@ template <int WIDTH> DEVICE double sum_of_halves(double *weights, double rest) {
         return sum_of_halves<WIDTH / 2>(weights, rest);
     }
 }
-/* Make probabilities of the logits of this thread, and write them down; tells whether there are any. */
+#define QUITE_LOW -690.0 /* what is this far below the largest logit, or less far, has a weight and a quotient that are normal numbers */
+
+/* Make probabilities of the logits of this thread, and write them down; tells whether there are any. What is rare goes by loops over what is written. */
 DEVICE bool soften(double *x, double *to) {
-    double top = x[0], weights[COLUMNS];
+    double top = x[0], least = x[0], weights[COLUMNS];
     bool missing = false;
 #pragma unroll
-    for (int j = 0; j < COLUMNS; j++) missing |= x[j] != x[j], top = x[j] > top ? x[j] : top;
+    for (int j = 0; j < COLUMNS; j++) missing |= x[j] != x[j], top = x[j] > top ? x[j] : top, least = x[j] < least ? x[j] : least;
     if (missing || is_infinite(top)) return false;
+    bool is_low = !(least - top >= QUITE_LOW);
 #pragma unroll
-    for (int j = 0; j < COLUMNS; j++) x[j] = weights[j] = exponential(x[j] - top);
-    double total = sum_of_halves<COLUMNS>(weights, 0.0);
+    for (int j = 0; j < COLUMNS; j++) to[j] = weights[j] = x[j] - top;
+    if (is_low || exponentials<COLUMNS, true>(weights) >= NEAR_HALF) {
+#pragma unroll 1
+        for (int j = 0; j < COLUMNS; j++) to[j] = exponential(to[j]);
 #pragma unroll
-    for (int j = 0; j < COLUMNS; j++) to[j] = x[j] = x[j] / total;
+        for (int j = 0; j < COLUMNS; j++) weights[j] = to[j];
+    }
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++) x[j] = weights[j];
+    double total = sum_of_halves<COLUMNS>(weights, 0.0), one_over_total = 1.0 / total;
+    if (is_low) {
+#pragma unroll 1
+        for (int j = 0; j < COLUMNS; j++) to[j] /= total;
+#pragma unroll
+        for (int j = 0; j < COLUMNS; j++) x[j] = to[j];
+    } else
+#pragma unroll
+        for (int j = 0; j < COLUMNS; j++) to[j] = x[j] = quotient(x[j], total, one_over_total);
     return true;
 }
 /* Read the row of this thread, hash it as it is, and make its probabilities; tells whether it is bad. */
@@ -154,7 +171,9 @@ DEVICE double narrow_score(const Job &job, const Narrow &r, const Standing &s, i
 }
 
 /* Blocks on a multiprocessor at a time, as measured. */
+#ifndef MIN_BLOCKS
 #define MIN_BLOCKS (COLUMNS <= 10 && ELEMENT != 1 ? 8 : 4)
+#endif
 
 /* Every 32 rows that this warp has; the ones behind them are on their way. */
 #define EACH_TILE(first, n, tiles) \
