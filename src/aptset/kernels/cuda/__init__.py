@@ -19,6 +19,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import torch
+
 from aptset.kernels.cuda.jobs import Defines
 
 _HEADERS = (
@@ -78,8 +80,6 @@ class Launcher:
     @classmethod
     def of(cls, device: Any) -> Launcher | None:
         """Return the launcher of a device, or None where NVIDIA's bindings or its compiler are missing."""
-        import torch
-
         try:
             driver, compiler = import_module("cuda.bindings.driver"), import_module("cuda.bindings.nvrtc")
             if _code(compiler.nvrtcVersion()):
@@ -96,8 +96,6 @@ class Launcher:
         self, name: str, defines: Defines, kernel: str, grid: int, block: int, shared: int, *arguments: Any
     ) -> None:
         """Start a kernel of a file, compiled with some definitions, on the current stream of the device."""
-        import torch
-
         if torch._C._cuda_getDevice() != self.index:
             with torch.cuda.device(self.index):
                 self.run(name, defines, kernel, grid, block, shared, *arguments)
