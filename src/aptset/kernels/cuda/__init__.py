@@ -10,6 +10,7 @@ import hashlib
 import os
 import stat
 import tempfile
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -75,6 +76,7 @@ class Launcher:
     _compiler: Any
     _kernels: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     _modules: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    _coming: dict[tuple[Any, ...], Future[bytes]] = field(default_factory=dict)
     _lock: Any = field(default_factory=Lock)
 
     @classmethod
@@ -90,7 +92,15 @@ class Launcher:
         torch.cuda.current_stream(device)  # makes the context that modules are loaded into
         index = torch.device(device).index
         index = torch.cuda.current_device() if index is None else index
-        return cls(index, facts.multi_processor_count, f"sm_{facts.major}{facts.minor}", driver, compiler)
+        launcher = cls(index, facts.multi_processor_count, f"sm_{facts.major}{facts.minor}", driver, compiler)
+        launcher.compile_beside("copies.cu", ())  # which goes with every other program
+        return launcher
+
+    def compile_beside(self, name: str, defines: Defines) -> None:
+        """Begin to compile what will soon be asked for, beside what is compiled until then."""
+        thread = ThreadPoolExecutor(1)
+        self._coming[name, defines] = thread.submit(self._compiled, name, defines)
+        thread.shutdown(wait=False)
 
     def run(
         self, name: str, defines: Defines, kernel: str, grid: int, block: int, shared: int, *arguments: Any
@@ -111,7 +121,8 @@ class Launcher:
     def _kernel(self, name: str, defines: Defines, kernel: str, shared: int) -> Any:
         with self._lock:
             if (name, defines) not in self._modules:
-                code = self._compiled(name, defines)
+                coming = self._coming.pop((name, defines), None)
+                code = self._compiled(name, defines) if coming is None else coming.result()
                 self._modules[name, defines] = self._check(self._driver.cuModuleLoadData(code), "load", name)
             function = self._driver.cuModuleGetFunction(self._modules[name, defines], kernel.encode())
             function = self._check(function, "take", kernel)
