@@ -162,12 +162,9 @@ class OnDevice:
         if len(columns) <= _FETCHED_ROWS:  # what follows takes a dozen kernels of torch, slow where they are the first
             if not 0 <= (fetched := columns.cpu().numpy()).min() <= fetched.max() < n_columns:
                 return None
-            found = self.label_scores(columns)
-            return (
-                ScoresThere(torch.from_numpy(found.scores)),
-                found.n_copies,
-                fingerprint_of(found.seeds, found.scores),
-            )
+            scored = self.label_scores(columns)
+            fingerprint = fingerprint_of(scored.seeds, scored.scores)
+            return ScoresThere(torch.from_numpy(scored.scores)), scored.n_copies, fingerprint
         scores, seeds, copies, bads = [], [], [], []
         for start, stop, piece, before in rows.pieces("label_scores"):
             chosen = columns[start:stop].clamp(0, n_columns - 1)

@@ -66,8 +66,8 @@ def _by_level(
     u = None if randomized else torch.ones(inputs.shape[0], dtype=torch.float64, device=inputs.device)
     formula, levels = _formula(tuple(weights), power), threshold_bits.view(torch.float64).unbind(0)
     rows = DeviceRows(inputs, formula, key, tolerance, None, u, normalize, PREDICTION, 0, logits)
-    found = [mask_and_report(rows, level, min_size) for level in levels]
-    return [mask for mask, _ in found], found[0][1]
+    pairs = [mask_and_report(rows, level, min_size) for level in levels]
+    return [mask for mask, _ in pairs], pairs[0][1]
 
 
 def _on_device(inputs: Tensor, threshold_bits: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:

@@ -254,11 +254,11 @@ def over_chunks(
     if is_own and n_chunks == 1:
         bad = _fresh_counters(values.device, rows.logits)
         first, keys = bad.data_ptr(), own_keys.data_ptr()
-        memory = None if of_memory <= _WORDS_BESIDE else values.new_empty(of_memory, dtype=torch.int64)
+        memory = None if of_memory <= _WORDS_BESIDE else _words(of_memory, values.device)
         noted = first + 8 * _COUNTED if memory is None else memory.data_ptr()
     else:
         n_keys, n_counters = 0 if is_own else n_columns, 2 * (1 + n_chunks)
-        memory = values.new_empty(n_counters + n_keys + of_memory, dtype=torch.int64)
+        memory = _words(n_counters + n_keys + of_memory, values.device)
         bad = memory.as_strided(*(((2,), (1,)) if rows.logits else ((), ())))
         first = memory.data_ptr()
         at_keys = first + 8 * n_counters
@@ -326,6 +326,10 @@ class Counters(NamedTuple):
 def _job_of(weights: bytes) -> Job:
     """Return a job that knows the score alone."""
     return Job.from_buffer_copy(bytes(Job.weights.offset) + weights)
+
+
+def _words(n: int, device: Any) -> Any:
+    return torch.empty(n, dtype=torch.int64, device=device)
 
 
 _AT_A_TIME, _COUNTED, _WORDS_BESIDE = 128, 4, 96  # words beside the counters have room for what is noted of few rows
