@@ -14,7 +14,7 @@ from emulated.launcher import Emulator
 
 import aptset
 from aptset import SAPS, Adaptive, Homogeneous, Margin, Rank, Regularized
-from aptset.calibration import device_rows
+from aptset.calibration import device_rows, tensors
 from aptset.core import devices
 from aptset.kernels import membership as cuts
 from aptset.kernels.counting import Calibrated, index_of, p_values_of_rows
@@ -234,7 +234,8 @@ def test_a_key_may_lie_on_the_device(engine):
 
 
 @pytest.mark.parametrize("k", [7, 100])
-def test_calibration_scores_of_logits_stay_with_their_rows(engine, k, monkeypatch):
+@pytest.mark.parametrize("fetched", [0, 4096])
+def test_calibration_scores_of_logits_stay_with_their_rows(engine, k, fetched, monkeypatch):
     """By the calls that people make: the host hears of what is wrong, and of all scores when it asks for them."""
     logits = torch.tensor(logits_of("random", 300, k), dtype=torch.float32)
     labels, wide = torch.arange(300) % k, logits.to(torch.float64).numpy()
@@ -242,6 +243,7 @@ def test_calibration_scores_of_logits_stay_with_their_rows(engine, k, monkeypatc
     mask, p_values = expected.predict_mask(wide, 0.1, logits=True), expected.p_values(wide, logits=True)
     monkeypatch.setattr(devices, "WORKED_ON", ("cuda", "cpu"))
     monkeypatch.setattr(device_rows, "engine_for", lambda tensor: engine)
+    monkeypatch.setattr(tensors, "_FETCHED_ROWS", fetched)
     made = aptset.calibrate(logits, labels, logits=True, random_state=0)
     assert same(made.predict_mask(logits, 0.1, logits=True), mask)
     assert made.held_out.folds[0]._elsewhere is not None, "a threshold is one number"

@@ -76,6 +76,40 @@ def test_what_was_compiled_is_kept(compiler, tmp_path, monkeypatch):
     assert made == [1]
 
 
+class Driver:
+    """What a device would be asked for."""
+
+    def __init__(self):
+        self.loaded = []
+
+    def cuModuleLoadData(self, code):  # noqa: N802
+        self.loaded.append(code)
+        return 0, len(self.loaded)
+
+    def cuModuleGetFunction(self, module, kernel):  # noqa: N802
+        return 0, (module, kernel)
+
+
+def test_what_is_compiled_beside_is_taken_once_it_is_there(compiler, monkeypatch):
+    compiler._driver, made = Driver(), []
+    monkeypatch.setattr(Launcher, "_compile", lambda _, name, defines: made.append(name) or name.encode())
+    compiler.compile_beside("copies.cu", ())
+    for name in ("scores.cu", "copies.cu"):
+        for kernel in ("one", "another"):
+            assert compiler._kernel(name, (), kernel, 0)[1] == kernel.encode()
+    assert compiler._driver.loaded == [b"scores.cu", b"copies.cu"]
+    assert sorted(made) == ["copies.cu", "scores.cu"]
+
+
+def test_what_fails_beside_is_told_to_whom_it_concerns(compiler, monkeypatch):
+    compiler._driver, texts = Driver(), {"copies.cu": "nonsense here"}
+    monkeypatch.setattr(launcher, "source", lambda name: texts.get(name, ""))
+    compiler.compile_beside("copies.cu", ())
+    for _ in range(2):
+        with pytest.raises(CannotCompileError, match="nonsense"):
+            compiler._kernel("copies.cu", (), "find_copies", 0)
+
+
 def test_a_folder_that_cannot_be_written_only_costs_time(compiler, tmp_path, monkeypatch):
     (tmp_path / "kernels").write_text("a file where the folder should be")
     assert compiler._compiled("copies.cu", ())[:4] == b"\x7fELF"

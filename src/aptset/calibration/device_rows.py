@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ _READ = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _PREPARED_CELLS = 2**19  # of rows that are prepared at a time: a few temporary matrices of so many float64
 _SOFTMAX_CELLS = 5 * 2**19  # where a kernel of the engine's own prepares them: no temporary ones, two matrices at most
 _SEEDED_ROWS = 2**18  # whose seeds are held at a time; whole blocks of copies
+UNKNOWN = -1  # whether all rows look like probabilities
 MOST_ROWS = 2**20  # whose seeds, u, groups or thresholds come to the device at a time
 
 
@@ -34,7 +34,7 @@ class Piece(NamedTuple):
     n_copies: Tensor | int
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # nobody changes them, but every call makes them, and to freeze them takes a microsecond
 class DeviceRows:
     """What :class:`aptset.kernels.rows.Rows` is for arrays; seeds and u lie with numpy and come when needed.
 
@@ -52,6 +52,10 @@ class DeviceRows:
     first_row: int
     logits: bool = False
     name: str = "probabilities"
+    engine: TensorEngine = field(init=False)  # what runs the loops over these rows
+
+    def __post_init__(self) -> None:
+        self.engine = engine_for(self.probabilities)
 
     def __len__(self) -> int:
         return int(self.probabilities.shape[0])
@@ -61,18 +65,15 @@ class DeviceRows:
         """Where the rows are."""
         return self.probabilities.device
 
-    @cached_property
-    def engine(self) -> TensorEngine:
-        """What runs the loops over these rows."""
-        return engine_for(self.probabilities)
-
     def is_plain(self, verb: str) -> bool:
         """Whether the matrix can be read where it lies: logits, too, where the engine makes their softmax itself."""
         readable = self.probabilities.dtype in _READ and self.probabilities.is_contiguous()
         if not readable or self.normalize or self.formula.power != 1.0:
             return False
-        takes = getattr(self.engine, "takes_logits", None) if self.logits else None
-        return not self.logits or (takes is not None and bool(takes(self.probabilities, verb)))
+        if not self.logits:
+            return True
+        takes = getattr(self.engine, "takes_logits", None)
+        return takes is not None and bool(takes(self.probabilities, verb))
 
     def whole(self, verb: str) -> TensorRows | None:
         """Return all rows, where they can be read as they lie and nothing comes with them from the host."""
@@ -152,9 +153,8 @@ class DeviceRows:
 
     def check(self, first_bad: Tensor) -> None:
         """Explain the first bad row, if there is one; refuse probabilities where kernels looked for them."""
-        report = first_bad.tolist()
-        row, *unlike = report if isinstance(report, list) else [report]
-        refuse_probabilities(unlike == [0], self.name)
+        row, unlike = numbers_of(first_bad)
+        refuse_probabilities(unlike == 0, self.name)
         if row >= 0:
             check_rows(_Fetched(self), row, self.name, self.normalize, self.tolerance)  # type: ignore[arg-type]
 
@@ -173,6 +173,14 @@ class _Fetched:
         return np.asarray(values.to(torch.float64).cpu())
 
 
+def numbers_of(report: Tensor) -> tuple[int, int]:
+    """Return the first bad row, and what tells whether all rows look like probabilities: this waits for the device."""
+    if report.ndim == 0 or report.shape[0] == 1:
+        return report.item(), UNKNOWN
+    row, unlike = report.tolist()
+    return row, unlike
+
+
 def _readable(values: Tensor) -> Tensor:
     return values.contiguous() if values.dtype in _READ else values.to(torch.float64).contiguous()
 
@@ -186,7 +194,7 @@ def _steps(n: int, step: int) -> list[tuple[int, int]]:
 
 
 class ScoresThere:
-    """Calibration scores that lie on a device, put in order there when they are first looked at."""
+    """Calibration scores that lie on a device, few with the host, put in order there when they are first looked at."""
 
     def __init__(self, scores: Tensor) -> None:
         self._scores, self._is_sorted = scores, False

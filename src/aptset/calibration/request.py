@@ -20,7 +20,7 @@ from aptset.conformal.clusters import clusters_in_words, promise_about
 from aptset.conformal.importance import Whole, effective_in_words, rows_of
 from aptset.conformal.thresholds import Thresholds
 from aptset.core import validate
-from aptset.core.devices import is_on_device, meta_array, on_host, tensor_of
+from aptset.core.devices import is_on_device, is_tensor, meta_array, on_host, tensor_of
 from aptset.core.groups import ONE_CELL, Ids
 from aptset.core.levels import Level
 from aptset.core.matrix import TOLERANCE, TOLERANCES, check_new_probabilities, check_rows, softmax_of, tolerance_of
@@ -129,7 +129,9 @@ def stays_on_device(probabilities: Any, formula: Formula) -> bool:
 
 def shape_proxy(probabilities: Any, stays: bool) -> Any:
     """Return what checks of the shape look at: rows that stay on their device are not fetched for it."""
-    return meta_array(tensor_of(probabilities)) if stays else probabilities
+    if not stays:
+        return probabilities
+    return meta_array(probabilities if is_tensor(probabilities) else tensor_of(probabilities))
 
 
 def make_rows(
@@ -156,11 +158,10 @@ def make_rows(
             return rows
         keys = content_seeds(rows, matrix)
         return with_own_seeds(rows, keys, own_seeds(keys, side, first_row))
-    from aptset.calibration.device_rows import DeviceRows
     from aptset.calibration.tensors import OnDevice
 
-    tolerance = tolerance_of(np.empty(0)) if logits else tolerance_of(matrix, given)
-    return OnDevice(DeviceRows(tensor_of(given), formula, key, tolerance, *draw, normalize, side, first_row, logits))
+    tolerance = TOLERANCE if logits else tolerance_of(matrix, given)
+    return OnDevice.of(tensor_of(given), formula, key, tolerance, *draw, normalize, side, first_row, logits)
 
 
 def take_ids(probabilities: Any, ids: Any) -> tuple[Any, Any]:

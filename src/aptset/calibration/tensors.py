@@ -19,7 +19,7 @@ from aptset.core.devices import is_tensor
 from aptset.core.groups import Ids
 from aptset.core.labels import as_labels, check_length, known_columns
 from aptset.core.levels import Level
-from aptset.core.randomization import fingerprint_step
+from aptset.core.randomization import fingerprint_of, fingerprint_step
 from aptset.kernels.engines.interface import Calibrated
 from aptset.kernels.rows import LabelScores
 from aptset.kernels.tensors import Tensor, TensorRows
@@ -116,6 +116,7 @@ class TensorSets:
 
 
 _TAKEN_CELLS = 2**21  # of sets that are shortened at a time
+_FETCHED_ROWS = 2**12  # up to so many, calibration scores are put in order on the host
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,11 @@ class OnDevice:
 
     rows: DeviceRows
 
+    @classmethod
+    def of(cls, *of_rows: Any) -> OnDevice:
+        """Return rows from what :class:`DeviceRows` are made of."""
+        return cls(DeviceRows(*of_rows))
+
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -131,27 +137,34 @@ class OnDevice:
         """Return the same: engines hash faster than seeds are moved."""
         return self
 
-    def label_scores(self, columns: NDArray[np.int64]) -> LabelScores:
-        """Score one label of each row; refuse rows that are no probabilities."""
+    def label_scores(self, columns: NDArray[np.int64] | Tensor) -> LabelScores:
+        """Score one label of each row, and fetch the scores; refuse rows that are no probabilities."""
         rows = self.rows
         rows.refuse_probabilities("label_scores")
         scores, seeds, n_copies, bads = [], [], 0, []
         for start, stop, piece, copies in rows.pieces("label_scores"):
-            of_piece, hashed, more, bad = rows.engine.label_scores(piece, _moved(columns[start:stop], rows))
+            labels = columns[start:stop] if is_tensor(columns) else _moved(columns[start:stop], rows)
+            of_piece, hashed, more, bad = rows.engine.label_scores(piece, labels)
             scores.append(of_piece.cpu().numpy())
             seeds.append(hashed.cpu().numpy().view(np.uint64))
             n_copies += int(copies) + int(more)
-            bads.append(_from(start, bad))
+            bads.append((start, bad))
         rows.check(_first(bads))
         return LabelScores(rows.formula.on_grid(np.concatenate(scores)), -1, n_copies, np.concatenate(seeds))
 
     def label_scores_there(self, columns: Tensor) -> tuple[ScoresThere, int, int] | None:
         """Score one label of each row, and leave the scores; with the number of copies and a fingerprint of the rows.
 
-        None if a label is no column. All that the host must know comes in one piece.
+        None if a label is no column. All that the host must know comes in one piece; few scores are fetched.
         """
         rows, n_columns = self.rows, self.rows.probabilities.shape[1]
         rows.refuse_probabilities("label_scores")
+        if len(columns) <= _FETCHED_ROWS:  # what follows takes a dozen kernels of torch, slow where they are the first
+            if not 0 <= (fetched := columns.cpu().numpy()).min() <= fetched.max() < n_columns:
+                return None
+            scored = self.label_scores(columns)
+            fingerprint = fingerprint_of(scored.seeds, scored.scores)
+            return ScoresThere(torch.from_numpy(scored.scores)), scored.n_copies, fingerprint
         scores, seeds, copies, bads = [], [], [], []
         for start, stop, piece, before in rows.pieces("label_scores"):
             chosen = columns[start:stop].clamp(0, n_columns - 1)
@@ -159,11 +172,12 @@ class OnDevice:
             scores.append(part)
             seeds.append(hashed)
             copies.append(more + before)
-            bads.append(_from(start, bad))
+            bads.append((start, bad))
         every, step = torch.cat(scores) if len(scores) > 1 else scores[0], fingerprint_step(len(columns))
         words = (torch.cat(seeds)[::step].sum(), every.view(torch.int64)[::step].sum(), torch.stack(copies).sum())
         least, most = columns.aminmax()
-        report = torch.cat([torch.stack([*words, least.to(torch.int64), most.to(torch.int64)]), _first(bads)]).tolist()
+        numbers = torch.stack([*words, least.to(torch.int64), most.to(torch.int64)])
+        report = torch.cat([numbers, _first(bads).reshape(-1)]).tolist()
         if report[3] < 0 or report[4] >= n_columns:
             return None
         rows.check(torch.tensor(report[5:]))
@@ -172,10 +186,14 @@ class OnDevice:
     def mask(self, held_out: Thresholds, ids: Ids | None, alpha: Level, allow_empty: bool) -> Tensor:
         """Return the sets at one level as a boolean matrix."""
         rows, min_size = self.rows, 0 if allow_empty else 1
-        if ids is None:
-            return mask_at(rows, _moved(by_label_thresholds(held_out, [alpha])[0], rows), min_size)
-        if held_out.groups.is_one:
-            return mask_at(rows, _threshold_on(float(held_out.by_cell(alpha)[0]), rows.device), min_size)
+        if ids is None or held_out.groups.is_one:
+            if ids is None:
+                thresholds = _moved(by_label_thresholds(held_out, [alpha])[0], rows)
+            else:
+                thresholds = _threshold_on(float(held_out.by_cell(alpha)[0]), rows.device)
+            mask, bad = mask_and_report(rows, thresholds, min_size, refuses=True)
+            rows.check(bad)
+            return mask
 
         def work(piece: TensorRows, where: slice) -> tuple[Tensor, Tensor]:
             return rows.engine.mask(piece, _moved(thresholds_of(held_out, ids[where], [alpha])[:, 0], rows), min_size)
@@ -211,27 +229,16 @@ class OnDevice:
         return sets_at(rows, wanted, min_size, classes, _at_a_time(held_out, len(alphas)))
 
 
-def mask_at(rows: DeviceRows, thresholds: Tensor, min_size: int) -> Tensor:
-    """Return the sets at one threshold for all labels, (1,), or at one for each, (labels,)."""
-    verb, work = _mask_by(rows, thresholds, min_size)
-    return _filled(rows, verb, work, torch.bool)
+def mask_and_report(
+    rows: DeviceRows, thresholds: Tensor, min_size: int, refuses: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return the sets at one threshold for all labels, (1,), or at one for each, (labels,), and the first bad row.
 
-
-def filled_masks(rows: DeviceRows, thresholds: Tensor, min_size: int) -> tuple[Tensor, Tensor]:
-    """Return the same and two numbers, at which nobody looks here.
-
-    They are the first bad row, and 0 where all rows look like probabilities; -1 where that is not known.
+    Nobody looks at that here; of logits another number may come with it, 0 where all rows look like probabilities.
     """
-    verb, work = _mask_by(rows, thresholds, min_size)
-    mask, bad = _worked_out(rows, verb, work, torch.bool)
-    report = bad.reshape(-1)
-    return mask, report if report.shape[0] == 2 else torch.cat([report, torch.full_like(report, -1)])
-
-
-def _mask_by(rows: DeviceRows, thresholds: Tensor, min_size: int) -> tuple[str, Work]:
     verb = "mask" if thresholds.shape[0] == 1 else "mask_by_label"
     find = getattr(rows.engine, verb)
-    return verb, lambda piece, _: find(piece, thresholds, min_size)
+    return _worked_out(rows, verb, lambda piece, _: find(piece, thresholds, min_size), torch.bool, refuses=refuses)
 
 
 def sets_at(
@@ -302,7 +309,7 @@ def _found(rows: DeviceRows, find: Callable[[TensorRows, slice], Found], most_ro
             return part
         sizes.append(part.sizes)
         longest.append(part.longest)
-        bads.append(_from(start, part.bad))
+        bads.append((start, part.bad))
     rows.check(_first(bads))
     lengths = torch.cat(longest)
     ends = _pointers(lengths)
@@ -359,7 +366,7 @@ def _worked_out(
         part, bad = work(piece, slice(start, stop))
         if stop - start == len(rows):
             return part, bad
-        bads.append(_from(start, bad))
+        bads.append((start, bad))
         written = torch.empty(rows.probabilities.shape, dtype=dtype, device=rows.device) if written is None else written
         written[start:stop] = part
     return written, _first(bads)
@@ -380,14 +387,11 @@ def _moved(values: NDArray[Any], rows: DeviceRows) -> Tensor:
     return torch.tensor(values).to(rows.device)
 
 
-def _from(start: int, bad: Tensor) -> Tensor:
-    """Return the first bad row of a piece among all rows, and whether any row is none of probabilities, if known."""
-    row, unlike = bad.reshape(-1)[:1], bad.reshape(-1)[1:]
-    return torch.cat([torch.where(row < 0, 2**62, row + start), unlike])
-
-
-def _first(bads: list[Tensor]) -> Tensor:
-    """Return the first of all bad rows, or -1; and the other numbers of all."""
-    every = torch.stack(bads)
-    least = every[:, :1].amin(dim=0)
+def _first(bads: list[tuple[int, Tensor]]) -> Tensor:
+    """Return what engines told of pieces, with the row that each starts at, as if all rows had been one piece."""
+    if len(bads) == 1:  # the piece is all there is
+        return bads[0][1]
+    every = torch.stack([bad.reshape(-1) for _, bad in bads])
+    starts = torch.tensor([[start] for start, _ in bads], device=every.device)
+    least = torch.where(every[:, :1] < 0, 2**62, every[:, :1] + starts).amin(dim=0)
     return torch.cat([torch.where(least == 2**62, -1, least), every[:, 1:].amax(dim=0)])

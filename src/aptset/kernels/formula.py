@@ -84,9 +84,9 @@ class LinearScore:
         return np.array([*numbers, first is not None, *of_first], dtype=np.float64)
 
     @cached_property
-    def as_tuple(self) -> tuple[float, ...]:
-        """The same as Python's numbers."""
-        return tuple(self.flat.tolist())
+    def bits(self) -> bytes:
+        """The same as the bytes that kernels on a device take."""
+        return self.flat.tobytes()
 
     @classmethod
     def of_flat(cls, flat: Sequence[float]) -> "LinearScore":

@@ -15,7 +15,9 @@ from aptset.kernels.rows import PREDICTION
 Tensor = Any  # torch is no dependency: it is there where a tensor came from
 
 
-@dataclass(frozen=True)
+@dataclass(
+    eq=False, slots=True
+)  # nobody changes them, but every call makes them, and to freeze them takes a microsecond
 class TensorRows:
     """Rows of probabilities on a device and all that their scores depend on.
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from torch import nn
 
 from aptset.calibration.calibration import Calibration
-from aptset.calibration.device_rows import DeviceRows
+from aptset.calibration.device_rows import UNKNOWN, DeviceRows, numbers_of
 from aptset.calibration.labelled_rows import score_and_formula
 from aptset.calibration.tensors import TensorSets, sets_at, sets_by_label
 from aptset.core import validate
@@ -24,7 +24,7 @@ from aptset.core.validate import warn_caller
 from aptset.kernels.engines.torch_rows import in_numbers_of_python, signed
 from aptset.kernels.formula import Formula
 from aptset.kernels.rows import PREDICTION
-from aptset.torch.operator import UNKNOWN, masks_in_graph, set_masks
+from aptset.torch.operator import masks_in_graph, set_masks
 
 Tensor = Any
 
@@ -115,7 +115,7 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
         _check_fast(formula, self.conformity)
         assert formula.linear is not None
         self.weights, self.power = in_numbers_of_python(formula.linear), formula.power
-        self._flat: list[float] = self.weights.flat.tolist()
+        self._flat: tuple[float, ...] = tuple(self.weights.flat.tolist())
         infinite = torch.full((len(self.alphas), self.n_classes if self.by_label else 1), torch.inf, dtype=_WIDE)
         self.register_buffer("threshold_bits", infinite.view(torch.int64))
         self.register_buffer("key", torch.zeros((), dtype=torch.int64))
@@ -218,25 +218,26 @@ class SetLayer(nn.Module):  # type: ignore[misc]  # torch is an extra, so Any to
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the sets as a boolean mask, (rows, classes); (levels, rows, classes) for a sequence of levels."""
-        _check_inputs(inputs, self.n_classes, self.key.device)
+        key = self.key
+        _check_inputs(inputs, self.n_classes, key.device)
         tolerance = self._tolerance(inputs)
         if _is_exporting():  # machines that run the graph may not have aptset
-            masks = masks_in_graph(self, inputs, tolerance)
-        else:
-            settings = (self._flat, self.power, tolerance, self.logits, self.normalize, self.randomized, self.at_least)
-            masks, report = set_masks(inputs.detach(), self.threshold_bits, self.key, *settings)
-            if not (torch.compiler.is_compiling() or (inputs.is_cuda and torch.cuda.is_current_stream_capturing())):
-                self._check(inputs, report)
-        return masks if self._is_sequence else masks[0]
+            exported = masks_in_graph(self, inputs, tolerance)
+            return exported if self._is_sequence else exported[0]
+        settings = (self._flat, self.power, tolerance, self.logits, self.normalize, self.randomized, self.at_least)
+        masks, report = set_masks(self._is_sequence, inputs.detach(), self.threshold_bits, key, *settings)
+        if not (torch.compiler.is_compiling() or (inputs.is_cuda and torch.cuda.is_current_stream_capturing())):
+            self._check(inputs, report)
+        return masks
 
     def _check(self, inputs: Tensor, report: Tensor) -> None:
         """Refuse bad rows, and probabilities where logits were announced, by what the operator reports."""
-        row, unlike = report.tolist()
+        row, unlike = numbers_of(report)
         if row >= 0 or (self.logits and unlike <= 0 and len(inputs)):
             rows = self._rows(inputs)
             if unlike == UNKNOWN:
                 rows.refuse_probabilities("")
-            rows.check(report if unlike == 0 else report[:1])
+            rows.check(report if unlike == 0 else report.reshape(-1)[:1])
 
     def sets(self, inputs: Tensor) -> Any:
         """Return the sets as compressed rows, most likely label first: a list of them for a sequence of levels.

@@ -6,6 +6,7 @@ So graphs of CUDA can hold it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aptset.calibration.device_rows import DeviceRows
-from aptset.calibration.tensors import filled_masks
+from aptset.calibration.device_rows import UNKNOWN, DeviceRows
+from aptset.calibration.tensors import mask_and_report
 from aptset.core.devices import on_host
 from aptset.kernels.engines.torch_rows import (
     TORCH,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 Tensor = Any
 
-UNKNOWN = -1  # whether all rows look like probabilities
 _ALL_BITS = 2**64 - 1
 _SCHEMA = (
     "(Tensor inputs, Tensor threshold_bits, Tensor key, float[] weights, float power, float tolerance, bool logits, "
@@ -50,29 +50,38 @@ def _empty(inputs: Tensor, threshold_bits: Tensor) -> tuple[Tensor, Tensor]:
     return masks, inputs.new_empty(2, dtype=torch.int64)
 
 
-def _on_device(
+def _by_level(
     inputs: Tensor,
     threshold_bits: Tensor,
     key: Tensor,
-    weights: list[float],
+    weights: Sequence[float],
     power: float,
     tolerance: float,
     logits: bool,
     normalize: bool,
     randomized: bool,
     min_size: int,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[list[Tensor], Tensor]:
+    """Return the mask at each level, and what :func:`mask_and_report` says of the rows, of which there must be some."""
+    u = None if randomized else torch.ones(inputs.shape[0], dtype=torch.float64, device=inputs.device)
+    formula, levels = _formula(tuple(weights), power), threshold_bits.view(torch.float64).unbind(0)
+    rows = DeviceRows(inputs, formula, key, tolerance, None, u, normalize, PREDICTION, 0, logits)
+    pairs = [mask_and_report(rows, level, min_size) for level in levels]
+    return [mask for mask, _ in pairs], pairs[0][1]
+
+
+def _on_device(inputs: Tensor, threshold_bits: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     """Return the masks at every level, and the first bad row and whether a row is none of probabilities."""
     if inputs.shape[0] == 0:
         return _empty(inputs, threshold_bits)[0], torch.full((2,), UNKNOWN, device=inputs.device)
-    u = None if randomized else torch.ones(inputs.shape[0], dtype=torch.float64, device=inputs.device)
-    formula, thresholds = _formula(tuple(weights), power), threshold_bits.view(torch.float64)
-    rows = DeviceRows(inputs, formula, key, tolerance, None, u, normalize, PREDICTION, 0, logits)
-    if len(thresholds) == 1:
-        flags, report = filled_masks(rows, thresholds[0], min_size)
-        return flags[None], report
-    result = [filled_masks(rows, level, min_size) for level in thresholds]
-    return torch.stack([flags for flags, _ in result]), result[0][1]
+    masks, bad = _by_level(inputs, threshold_bits, *rest)
+    report = bad.reshape(-1)
+    report = report if report.shape[0] == 2 else torch.cat([report, torch.full_like(report, UNKNOWN)])
+    return _together(masks), report
+
+
+def _together(masks: list[Tensor]) -> Tensor:
+    return masks[0][None] if len(masks) == 1 else torch.stack(masks)
 
 
 def _on_host(
@@ -142,14 +151,22 @@ OPERATOR.register_kernel("cpu")(_on_host)
 OPERATOR.register_fake(lambda inputs, threshold_bits, *_: _empty(inputs, threshold_bits))
 
 
-def set_masks(inputs: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    """Call the operator; nobody goes the long way through torch where nobody looks."""
+def set_masks(is_sequence: bool, inputs: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    """Call the operator, of inputs without gradients; nobody goes the long way through torch where nobody looks.
+
+    Without a sequence of levels the mask of the only one comes alone. The report may be of the first bad row alone.
+    """
     is_watched = torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
     if is_watched or type(inputs) is not torch.Tensor:
-        result: tuple[Tensor, Tensor] = OPERATOR(inputs, *rest)
-        return result
-    with torch.no_grad():
-        return _on_host(inputs, *rest) if inputs.device.type == "cpu" else _on_device(inputs, *rest)
+        masks, report = OPERATOR(inputs, *rest)
+    elif inputs.device.type == "cpu":
+        masks, report = _on_host(inputs, *rest)
+    elif inputs.shape[0] == 0:
+        masks, report = _on_device(inputs, *rest)
+    else:
+        by_level, report = _by_level(inputs, *rest)
+        masks = _together(by_level) if is_sequence else by_level
+    return masks if is_sequence else masks[0], report
 
 
 def masks_in_graph(layer: SetLayer, inputs: Tensor, tolerance: float) -> Tensor:

@@ -10,6 +10,7 @@ import hashlib
 import os
 import stat
 import tempfile
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,6 +19,8 @@ from importlib.resources import files
 from pathlib import Path
 from threading import Lock
 from typing import Any
+
+import torch
 
 from aptset.kernels.cuda.jobs import Defines
 
@@ -73,13 +76,12 @@ class Launcher:
     _compiler: Any
     _kernels: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     _modules: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    _coming: dict[tuple[Any, ...], Future[bytes]] = field(default_factory=dict)
     _lock: Any = field(default_factory=Lock)
 
     @classmethod
     def of(cls, device: Any) -> Launcher | None:
         """Return the launcher of a device, or None where NVIDIA's bindings or its compiler are missing."""
-        import torch
-
         try:
             driver, compiler = import_module("cuda.bindings.driver"), import_module("cuda.bindings.nvrtc")
             if _code(compiler.nvrtcVersion()):
@@ -90,14 +92,20 @@ class Launcher:
         torch.cuda.current_stream(device)  # makes the context that modules are loaded into
         index = torch.device(device).index
         index = torch.cuda.current_device() if index is None else index
-        return cls(index, facts.multi_processor_count, f"sm_{facts.major}{facts.minor}", driver, compiler)
+        launcher = cls(index, facts.multi_processor_count, f"sm_{facts.major}{facts.minor}", driver, compiler)
+        launcher.compile_beside("copies.cu", ())  # which goes with every other program
+        return launcher
+
+    def compile_beside(self, name: str, defines: Defines) -> None:
+        """Begin to compile what will soon be asked for, beside what is compiled until then."""
+        thread = ThreadPoolExecutor(1)
+        self._coming[name, defines] = thread.submit(self._compiled, name, defines)
+        thread.shutdown(wait=False)
 
     def run(
         self, name: str, defines: Defines, kernel: str, grid: int, block: int, shared: int, *arguments: Any
     ) -> None:
         """Start a kernel of a file, compiled with some definitions, on the current stream of the device."""
-        import torch
-
         if torch._C._cuda_getDevice() != self.index:
             with torch.cuda.device(self.index):
                 self.run(name, defines, kernel, grid, block, shared, *arguments)
@@ -113,7 +121,8 @@ class Launcher:
     def _kernel(self, name: str, defines: Defines, kernel: str, shared: int) -> Any:
         with self._lock:
             if (name, defines) not in self._modules:
-                code = self._compiled(name, defines)
+                coming = self._coming.pop((name, defines), None)
+                code = self._compiled(name, defines) if coming is None else coming.result()
                 self._modules[name, defines] = self._check(self._driver.cuModuleLoadData(code), "load", name)
             function = self._driver.cuModuleGetFunction(self._modules[name, defines], kernel.encode())
             function = self._check(function, "take", kernel)

@@ -11,9 +11,9 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import torch
 
 from aptset.kernels.engines.interface import BLOCK_ROWS
-from aptset.kernels.formula import LinearScore
 from aptset.kernels.rowhash import column_keys
 
 _POINTER, _WHOLE, _DOUBLE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
@@ -130,7 +130,6 @@ class Layout(NamedTuple):
         """How long a row is."""
         return self.columns * {0: 4, 1: 8}.get(self.element, 2)
 
-    @lru_cache(maxsize=1024)  # noqa: B019  # a layout is a few numbers
     def tile_bytes(self, name: str) -> int:
         """Return the shared memory of a block through which rows come to the kernels of a file; 0 where they do not."""
         fits = self.lanes > 1 and self.element != 1 and self.row_bytes <= _LONGEST_IN_TILES
@@ -189,11 +188,12 @@ class _Kept(tuple[tuple[str, int], ...]):
 
 def defines_of(layout: Layout, job: Job, block: int = BLOCK, **more: int) -> Defines:
     """Return what a program is compiled with: the form of the score is known then; ``more`` counts before the rest."""
-    return _defines(layout, bytes(job.weights), job.seeds is None, block, tuple(more.items()))
+    return defines_by(layout, bytes(job.weights), job.seeds is None, block, tuple(more.items()))
 
 
 @lru_cache(maxsize=4096)
-def _defines(layout: Layout, weights: bytes, hashes: bool, block: int, more: Defines) -> Defines:
+def defines_by(layout: Layout, weights: bytes, hashes: bool, block: int, more: Defines) -> Defines:
+    """Return the same from what it depends on."""
     w = struct.unpack("16d", weights)
     asks, ranks = w[_TOP] != 0.0 or w[_FIRST] != 0.0, w[_RANK] != 0.0
     plain = not asks and not ranks and w[_ABOVE] == 1.0 and min(w[_OWN], w[_OWN] + w[_OWN_U]) >= 0.0
@@ -250,24 +250,29 @@ def over_chunks(
     Seeds are noted in ``seeds``, if they are there. Without ``again`` copies are among what was left. Of logits the
     first bad row comes with a number that stays 0 where all rows are ones of probabilities.
     """
-    torch, values = torch_module(), rows.probabilities
-    hashes, n = rows.seeds is None, values.shape[0]
+    values, hashes, is_own = rows.probabilities, rows.seeds is None, isinstance(rows.key, int)
+    n, n_columns = values.shape
     step, n_chunks, n_seeds, n_words, of_memory = _room(n, hashes, seeds is None, careful is not None)
-    keys = _kept_keys(rows.key, values.shape[1], values.device) if isinstance(rows.key, int) else None
-    n_keys, n_counters = 0 if keys is not None else values.shape[1], 2 * (1 + n_chunks)
-    if keys is not None and n_chunks == 1:
-        counters, n_counters = _fresh_counters(values.device), 0
-    memory = torch.empty(n_counters + n_keys + of_memory, dtype=torch.int64, device=values.device)
-    if n_counters:
-        every = memory.as_strided((1 + n_chunks, 2), (2, 1))
-        counters = Counters(every, every[0])
-    first, at_keys = counters.every.data_ptr(), memory.data_ptr() + 8 * n_counters
-    noted = at_keys + 8 * n_keys
+    own_keys: Any = _kept_keys(rows.key, n_columns, values.device) if is_own else None
+    if is_own and n_chunks == 1:
+        bad = _fresh_counters(values.device, rows.logits)
+        first, keys = bad.data_ptr(), own_keys.data_ptr()
+        memory = None if of_memory <= _WORDS_BESIDE else _words(of_memory, values.device)
+        noted = first + 8 * _COUNTED if memory is None else memory.data_ptr()
+    else:
+        n_keys, n_counters = 0 if is_own else n_columns, 2 * (1 + n_chunks)
+        memory = _words(n_counters + n_keys + of_memory, values.device)
+        bad = memory.as_strided(*(((2,), (1,)) if rows.logits else ((), ())))
+        first = memory.data_ptr()
+        at_keys = first + 8 * n_counters
+        noted = at_keys + 8 * n_keys
+        keys = at_keys if own_keys is None else own_keys.data_ptr()
+        # A key that is a tensor lies on the device, and stays there: nobody waits for it.
+        _prepare(starts, None if is_own else rows.key, keys, n_keys, first, n_counters)
     which = noted + 8 * n_seeds
-    if n_counters:  # a key that is a tensor lies on the device, and stays there: nobody waits for it
-        _prepare(starts, None if keys is not None else rows.key, at_keys, n_keys, first, n_counters)
-    job = changed(_job_of(rows.linear), tolerance=rows.tolerance, bad=first, unlike=first + 8)
-    job.column_keys, job.slow = at_keys if keys is None else keys.data_ptr(), which + 8 * n_words
+    job = Job.from_buffer_copy(_job_of(rows.linear.bits))
+    job.tolerance, job.column_keys, job.slow = rows.tolerance, keys, which + 8 * n_words
+    job.bad, job.unlike = first, first + 8
     for number, start in enumerate(range(0, n, step)):
         size, of_chunk, chunk = min(step, n - start), first + 16 * (1 + number), Chunk(start)
         job.rows, job.n, job.start, job.u = pointer(values, start), size, start, pointer(rows.u, start)
@@ -285,7 +290,7 @@ def over_chunks(
         if careful is not None:  # by now every seed is known
             is_copied = hashes and size > 1
             careful(chunk, job if not is_copied else changed(of_copies, which=None) if again else of_copies)
-    return counters if rows.logits else Counters(counters.every, counters.bad[0])
+    return Counters(bad, n_chunks)
 
 
 @lru_cache(maxsize=1024)
@@ -303,58 +308,61 @@ def _room(n: int, hashes: bool, notes: bool, leaves: bool) -> tuple[int, int, in
 
 
 class Counters(NamedTuple):
-    """What kernels count: ``every`` has the first bad row, of logits whether one is none of probabilities, and copies.
+    """What kernels count: ``bad`` is the first bad row, with of logits whether one is none of probabilities.
 
-    A line of ``every`` for the first bad row, then one for each chunk. ``bad`` is what the host looks at.
+    These are two words in the memory of the device; behind them are two for each chunk, how many rows are copies and
+    how many were left.
     """
 
-    every: Any
     bad: Any
+    n_chunks: int
 
     @property
     def n_copies(self) -> Any:
         """How many rows are copies of others."""
-        return self.every[1, 0] if self.every.shape[0] == 2 else self.every[1:, 0].sum()
+        at = self.bad.storage_offset() + 2
+        is_one = self.n_chunks == 1
+        return self.bad.as_strided((), (), at) if is_one else self.bad.as_strided((self.n_chunks,), (2,), at).sum()
 
 
 @lru_cache(maxsize=64)
-def _job_of(linear: LinearScore) -> Job:
+def _job_of(weights: bytes) -> Job:
     """Return a job that knows the score alone."""
-    job = Job()
-    job.weights = linear.as_tuple
-    return job
+    return Job.from_buffer_copy(bytes(Job.weights.offset) + weights)
 
 
-def torch_module() -> Any:
-    """Return torch, which is imported only when it is needed."""
-    import torch
-
-    return torch
+def _words(n: int, device: Any) -> Any:
+    return torch.empty(n, dtype=torch.int64, device=device)
 
 
-_AT_A_TIME = 256
-_COUNTERS: dict[tuple[Any, int], deque[Counters]] = {}  # by the device and the stream that set them
+_AT_A_TIME, _COUNTED, _WORDS_BESIDE = 128, 4, 96  # words beside the counters have room for what is noted of few rows
+_COUNTERS: dict[tuple[Any, int, bool], deque[Any]] = {}  # by the device and the stream that set them
 
 
-def _fresh_counters(device: Any) -> Counters:
-    """Return the counters of one chunk, which were set with many others: most calls start a kernel less."""
-    torch = torch_module()
+def _fresh_counters(device: Any, logits: bool) -> Any:
+    """Return the first counters of one chunk, which were set with many others: most calls start a kernel less."""
     stream = torch._C._cuda_getCurrentRawStream(device.index or 0) if device.type == "cuda" else 0
-    waiting = _COUNTERS.setdefault((device, stream), deque())
     try:
-        return waiting.popleft()
-    except IndexError:
-        several = torch.zeros((_AT_A_TIME, 2, 2), dtype=torch.int64, device=device)
-        several[:, 0, 0] = -1
-        waiting.extend(map(Counters, several.unbind(0), several[:, 0].unbind(0)))
-        return waiting.popleft()
+        return _COUNTERS[device, stream, logits].popleft()
+    except (KeyError, IndexError):
+        first, *others = _counters_on(device, logits)
+        _COUNTERS.setdefault((device, stream, logits), deque()).extend(others)
+        return first
+
+
+def _counters_on(device: Any, logits: bool) -> Any:
+    """Return many counters. The host sets them: kernels of torch are slow when they are the first of their kind."""
+    lines = np.zeros((_AT_A_TIME, _COUNTED + _WORDS_BESIDE), dtype=np.int64)
+    lines[:, 0] = -1
+    there = torch.from_numpy(lines).to(device)
+    return (there[:, :2] if logits else there[:, 0]).unbind(0)
 
 
 def keys_of(starts: Starts, key: Any, values: Any) -> Any:
     """Return the secrets of the columns of a matrix, on its device."""
     if isinstance(key, int):
         return _kept_keys(key, values.shape[1], values.device)
-    keys = values.new_empty(values.shape[1], dtype=torch_module().int64)
+    keys = values.new_empty(values.shape[1], dtype=torch.int64)
     _prepare(starts, key, keys.data_ptr(), len(keys))
     return keys
 
@@ -367,4 +375,4 @@ def _prepare(starts: Starts, key: Any, keys: int, n_keys: int, counters: int = 0
 
 @lru_cache(maxsize=16)
 def _kept_keys(key: int, n_columns: int, device: Any) -> Any:
-    return torch_module().tensor(column_keys(key, n_columns).view(np.int64), device=device)
+    return torch.tensor(column_keys(key, n_columns).view(np.int64), device=device)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from aptset.kernels import engines
@@ -16,6 +17,7 @@ from aptset.kernels.cuda.jobs import (
     BLOCK,
     WIDEST_HELD,
     Chunk,
+    Defines,
     Job,
     Layout,
     OfCalibration,
@@ -23,6 +25,7 @@ from aptset.kernels.cuda.jobs import (
     Starts,
     Wanted,
     changed,
+    defines_by,
     defines_of,
     folds_of,
     keys_of,
@@ -30,7 +33,6 @@ from aptset.kernels.cuda.jobs import (
     over_chunks,
     pointer,
     room_bytes,
-    torch_module,
 )
 from aptset.kernels.engines.interface import Calibrated
 from aptset.kernels.engines.torch_rows import TORCH
@@ -77,8 +79,8 @@ class CudaEngine:
 
     def label_scores(self, rows: Any, labels: Any) -> tuple[Any, Any, Any, Any]:
         """Score one label of each row."""
-        torch, scores = torch_module(), _new(rows, (rows.probabilities.shape[0],), "float64")
-        seeds = _new(rows, (scores.shape[0],), "int64") if rows.seeds is None else rows.seeds
+        scores = _new(rows, (rows.probabilities.shape[0],), torch.float64)
+        seeds = _new(rows, (scores.shape[0],), torch.int64) if rows.seeds is None else rows.seeds
         labels = labels.to(device=scores.device, dtype=torch.int64).contiguous()
         layout = layout_of(rows.probabilities, rows.logits)
         if layout.lanes < 32 and layout.tile_bytes(
@@ -105,8 +107,8 @@ class CudaEngine:
             )
 
         def rest(chunk: Chunk, job: Job) -> None:
-            grid, hashes = self._blocks(job, 4, _AGAIN), int(rows.seeds is None)
-            self._run("scores.cu", layout, "label_scores_carefully", grid, job, *where(chunk), HASHES=hashes)
+            grid, hashes = self._blocks(job, 4, _AGAIN), rows.seeds is None
+            self._run("scores.cu", layout, "label_scores_carefully", grid, job, *where(chunk), hashes=hashes)
 
         is_alone = layout.is_narrow or rows.logits  # one kernel does all
         careful, noted = None if is_alone else rest, None if rows.seeds is not None else seeds
@@ -127,26 +129,25 @@ class CudaEngine:
 
     def mask(self, rows: Any, thresholds: Any, min_size: int) -> tuple[Any, Any]:
         """Flag the members."""
-        flags = _new(rows, rows.probabilities.shape, "bool")
+        flags = _new(rows, rows.probabilities.shape, torch.bool)
         return flags, self._cut(rows, thresholds, min_size, flags=flags)
 
     def _cut(
         self, rows: Any, thresholds: Any, min_size: int, flags: Any = None, sizes: Any = None, cutoffs: Any = None
     ) -> Any:
-        layout, per_row = layout_of(rows.probabilities, rows.logits), thresholds.shape[0] > 1
-        if layout.logits and not layout.is_narrow:
-            layout = layout._replace(vector=min(layout.vector, _LOGITS_AT_A_TIME))
-        thresholds, wanted = _as_doubles(thresholds), Wanted(per_row=per_row, min_size=min_size)
+        layout, per_row = _layout_of_masks(layout_of(rows.probabilities, rows.logits)), thresholds.shape[0] > 1
+        thresholds, wanted = _as_doubles(thresholds), Wanted(None, per_row, min_size)
+        is_narrow, is_held = layout.is_narrow, layout.is_held
 
         def work(chunk: Chunk, job: Job) -> None:
             if not job.which:  # copies are among the rows of the chunk before
                 wanted.thresholds = pointer(thresholds, chunk.start if per_row else 0)
                 wanted.flags, wanted.sizes = pointer(flags, chunk.start), pointer(sizes, chunk.start)
                 wanted.cutoffs = pointer(cutoffs, chunk.start)
-            if layout.is_narrow:
+            if is_narrow:
                 grid = self._blocks(job, BLOCK, NARROW_BLOCKS)
                 self._run("narrow.cu", layout, "mask", grid, job, wanted)
-            elif layout.is_held:
+            elif is_held:
                 is_many = layout.logits or job.n >= MANY_ROWS  # rows of logits take times that differ
                 grid = self._blocks(job, BLOCK // layout.lanes, _MANY if is_many else _FEW)
                 self._run("masks.cu", layout, "mask", grid, job, wanted)
@@ -155,18 +156,18 @@ class CudaEngine:
 
         def rest(chunk: Chunk, job: Job, all_of_them: int = 0) -> None:
             grid = self._blocks(job, 4, 16 if all_of_them else _AGAIN)
-            arguments, hashes = (wanted, c_int64(all_of_them)), int(rows.seeds is None)
-            self._run("masks.cu", layout, "mask_carefully", grid, job, *arguments, HASHES=hashes)
+            arguments = (wanted, c_int64(all_of_them))
+            self._run("masks.cu", layout, "mask_carefully", grid, job, *arguments, hashes=rows.seeds is None)
 
-        careful = rest if layout.is_held and not layout.is_narrow else None
+        careful = rest if is_held and not is_narrow else None
         again = careful is None or rows.probabilities.shape[0] > _FEW_ROWS
         return over_chunks(self.starts, rows, work, careful, again=again).bad
 
     def cut(self, rows: Any, thresholds: Any, min_size: int) -> tuple[Any, Any, Any, Any]:
         """Return the members at the largest threshold, most likely first, and the sizes at all of them."""
         n, n_thresholds = rows.probabilities.shape[0], thresholds.shape[1]
-        thresholds, sizes = _as_doubles(thresholds), _new(rows, (n_thresholds, n), "int32")
-        cutoffs = _new(rows, (n,), "float32") if layout_of(rows.probabilities).is_sorted_in_registers else None
+        thresholds, sizes = _as_doubles(thresholds), _new(rows, (n_thresholds, n), torch.int32)
+        cutoffs = _new(rows, (n,), torch.float32) if layout_of(rows.probabilities).is_sorted_in_registers else None
         if n_thresholds == 1:
             first_bad = self._cut(rows, thresholds[:, 0], min_size, sizes=sizes[0], cutoffs=cutoffs)
         else:
@@ -181,13 +182,13 @@ class CudaEngine:
 
     def mask_by_label(self, rows: Any, thresholds: Any, min_size: int) -> tuple[Any, Any]:
         """Flag the members where each column has a threshold of its own."""
-        flags, thresholds = _new(rows, rows.probabilities.shape, "bool").fill_(True), _as_doubles(thresholds)
+        flags, thresholds = _new(rows, rows.probabilities.shape, torch.bool).fill_(True), _as_doubles(thresholds)
         output = Output(flags=pointer(flags), thresholds=pointer(thresholds), min_size=min_size)
         return flags, self._ordered(rows, What.MASK_BY_LABEL, output, flags=flags)
 
     def cut_by_label(self, rows: Any, thresholds: Any, min_size: int) -> tuple[Any, Any, Any]:
         """Return the members where each column has a threshold of its own, most likely first."""
-        sizes, thresholds = _new(rows, (rows.probabilities.shape[0],), "int32"), _as_doubles(thresholds)
+        sizes, thresholds = _new(rows, (rows.probabilities.shape[0],), torch.int32), _as_doubles(thresholds)
         output = Output(thresholds=pointer(thresholds), min_size=min_size, sizes=pointer(sizes))
         first_bad = self._ordered(rows, What.SIZES_BY_LABEL, output, sizes=sizes)
         return sizes, self._members(rows, What.MEMBERS_BY_LABEL, sizes, first_bad, output, sizes=sizes), first_bad
@@ -195,15 +196,15 @@ class CudaEngine:
     def _members(self, rows: Any, what: int, of_sets: Any, first_bad: Any, output: Output, **by_row: Any) -> Any:
         """Write the members of sets whose sizes are known, one row after the other."""
         if int(first_bad.reshape(-1)[0]) >= 0:  # sizes are worth nothing
-            return _new(rows, (0,), "int32")
-        ends = of_sets.cumsum(0, dtype=torch_module().int64)
-        members = _new(rows, (int(ends[-1]),), "int32")
+            return _new(rows, (0,), torch.int32)
+        ends = of_sets.cumsum(0, dtype=torch.int64)
+        members = _new(rows, (int(ends[-1]),), torch.int32)
         self._ordered(rows, what, changed(output, members=pointer(members)), pointers=ends - of_sets, **by_row)
         return members
 
     def all_scores(self, rows: Any) -> tuple[Any, Any]:
         """Score every label."""
-        scores = _new(rows, rows.probabilities.shape, "float64")
+        scores = _new(rows, rows.probabilities.shape, torch.float64)
         return scores, self._ordered(rows, What.SCORES, Output(), scores=scores)
 
     def p_values(self, rows: Any, calibrated: Calibrated, row_groups: Any) -> tuple[Any, Any]:
@@ -220,7 +221,7 @@ class CudaEngine:
 
     def hash_rows(self, values: Any, key: int) -> Any:
         """Seed every row of a matrix of any numbers."""
-        seeds = values.new_empty(len(values), dtype=torch_module().int64)
+        seeds = values.new_empty(len(values), dtype=torch.int64)
         keys = keys_of(self.starts, key, values)
         job = Job(rows=pointer(values), n=len(values), column_keys=keys.data_ptr())
         job.weights = (0.0,) * 16
@@ -230,7 +231,7 @@ class CudaEngine:
 
     def softmax(self, logits: Any) -> Any:
         """Return the probabilities of logits, in float64; of longer rows than fit by operations of torch."""
-        layout, probabilities = layout_of(logits), logits.new_empty(logits.shape, dtype=torch_module().float64)
+        layout, probabilities = layout_of(logits), logits.new_empty(logits.shape, dtype=torch.float64)
         team = 32 if layout.columns <= 256 else 128
         shared = BLOCK // team * layout.columns * 8
         if shared > _MOST_SHARED:
@@ -280,7 +281,7 @@ class CudaEngine:
         in_memory = shared > _MOST_SHARED
         grid = max(1, min(-(-len(values) // (block // team)), self.starts.multiprocessors * (2048 // block)))
         grid = min(grid, max(1, _MOST_SCRATCH // a_team)) if in_memory else grid
-        memory = values.new_empty(grid * a_team, dtype=torch_module().uint8) if in_memory else None
+        memory = values.new_empty(grid * a_team, dtype=torch.uint8) if in_memory else None
         of_block = 0 if in_memory else shared
 
         def work(chunk: Chunk, job: Job) -> None:
@@ -292,7 +293,7 @@ class CudaEngine:
 
     def _on_device(self, calibrated: Calibrated, values: Any) -> OfCalibration:
         """Return the calibration in the memory of the device, where it is kept."""
-        torch, place = torch_module(), f"{self.name} {values.device}"
+        place = f"{self.name} {values.device}"
         if place not in calibrated.kept:
             finer = calibrated.index.with_more_buckets(calibrated.scores, calibrated.offsets, _MORE_BUCKETS)
             arrays = (calibrated.scores, calibrated.offsets, *finer, _rounding(calibrated))
@@ -307,26 +308,49 @@ class CudaEngine:
         most = min(most, _AGAIN) if job.which else most
         return max(1, min(-(-int(job.n) // rows_of_block), self.starts.multiprocessors * most))
 
-    def _run(self, name: str, layout: Layout, kernel: str, grid: int, job: Job, *arguments: Any, **form: int) -> None:
+    def _run(
+        self,
+        name: str,
+        layout: Layout,
+        kernel: str,
+        grid: int,
+        job: Job,
+        *arguments: Any,
+        hashes: bool | None = None,
+    ) -> None:
         """Start a kernel. Careful ones ask the job for seeds: the program of the fast one, which hashes, has them."""
-        tiles = layout.tile_bytes(name)
-        defines, shared = defines_of(layout, job, IN_TILES=int(tiles > 0), **form), tiles if kernel in _IN_TILES else 0
-        shared = room_bytes(layout.columns) if layout.logits and kernel == "mask_carefully" else shared
+        hashes = job.seeds is None if hashes is None else hashes
+        defines, shared = _program(name, layout, kernel, bytes(job.weights), hashes)
         self.starts.run(name, defines, kernel, grid, BLOCK, shared, job, *arguments)
+
+
+@lru_cache(maxsize=1024)
+def _program(name: str, layout: Layout, kernel: str, weights: bytes, hashes: bool) -> tuple[Defines, int]:
+    """Return what a program is compiled with, and the shared memory of a block of one of its kernels."""
+    tiles = layout.tile_bytes(name)
+    shared = tiles if kernel in _IN_TILES else 0
+    shared = room_bytes(layout.columns) if layout.logits and kernel == "mask_carefully" else shared
+    return defines_by(layout, weights, hashes, BLOCK, (("IN_TILES", int(tiles > 0)),)), shared
+
+
+@lru_cache(maxsize=1024)
+def _layout_of_masks(layout: Layout) -> Layout:
+    is_wide = layout.logits and not layout.is_narrow
+    return layout._replace(vector=min(layout.vector, _LOGITS_AT_A_TIME)) if is_wide else layout
 
 
 def _rounding(calibrated: Calibrated) -> NDArray[np.uint8]:
     return rounding_bits(calibrated.offsets, lambda n: engines.chosen.p_value_table(n, np.arange(n + 1)))
 
 
-def _new(rows: Any, shape: Any, kind: str) -> Any:
+def _new(rows: Any, shape: Any, kind: Any) -> Any:
     """Return an empty tensor on the device of the rows."""
-    return rows.probabilities.new_empty(shape, dtype=getattr(torch_module(), kind))
+    return rows.probabilities.new_empty(shape, dtype=kind)
 
 
 def _as_doubles(values: Any) -> Any:
-    is_double = values.dtype == torch_module().float64
-    return (values if is_double else values.to(torch_module().float64)).contiguous()
+    is_double = values.dtype == torch.float64
+    return (values if is_double else values.to(torch.float64)).contiguous()
 
 
 def _pointers(*values: int | None) -> list[c_void_p]:
