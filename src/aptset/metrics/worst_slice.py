@@ -300,8 +300,9 @@ def worst_slice_coverage(
     if is_table(X) if standardize is None else validate.flag(standardize, "standardize"):
         spread = check_projections(features.spread)
         vectors = check_projections(vectors / np.where(spread > 0, spread, 1.0))
-    find, judge = np.arange(len(covered)), np.arange(len(covered))
-    if method == "held-out":
+    if method == "in-sample":
+        find = judge = np.arange(len(covered))
+    else:
         # Drawing is left to one thread; the others take what is said of the features in the meantime.
         several: list[Callable[[], NDArray[Any]]] = [
             partial(generator.permutation, len(covered)),
