@@ -66,9 +66,9 @@ class _Found(NamedTuple):
     flags: NDArray[np.uint8]
 
 
-def _rank(found: _Found) -> tuple[Fraction, int]:
+def _rank(slab: _Found) -> tuple[Fraction, int]:
     """Return what comes first of several: the least mean, and of equal ones the first direction."""
-    return found.mean, found.number
+    return slab.mean, slab.number
 
 
 class _Points(NamedTuple):
@@ -105,9 +105,9 @@ class _Points(NamedTuple):
             directions = vectors[start:stop]
             rows = self.matrix if is_safe else project(self.matrix, directions).T
             along = directions if is_safe else np.eye(len(directions))
-            found = least_mean_bounds(rows, along, self.flags, self.least, known, n_bins)
-            known = min(known, found.known)
-            return found
+            bounds = least_mean_bounds(rows, along, self.flags, self.least, known, n_bins)
+            known = min(known, bounds.known)
+            return bounds
 
         if len(self.flags) * len(vectors) < _WORTH_THREADS:
             several = [work(k, k + at_once) for k in range(0, len(vectors), at_once)]
