@@ -68,9 +68,10 @@ def test_sums_of_rows_are_those_of_numpy(path, shape, order):
 @pytest.mark.parametrize("n_groups", [1, 10, 1000, 20_000])
 def test_groups_keep_the_order_of_their_rows(path, n_groups):
     numbers = np.random.default_rng(n_groups).integers(n_groups, size=N).astype(np.int32)
-    rows, offsets = long_arrays.in_groups(np.arange(N), numbers, n_groups)
-    np.testing.assert_array_equal(rows, np.argsort(numbers, kind="stable"))
-    np.testing.assert_array_equal(np.diff(offsets), np.bincount(numbers, minlength=n_groups))
+    for kind in (np.int32, np.int64):
+        rows, offsets = long_arrays.in_groups(np.arange(N), numbers.astype(kind), n_groups)
+        np.testing.assert_array_equal(rows, np.argsort(numbers, kind="stable"))
+        np.testing.assert_array_equal(np.diff(offsets), np.bincount(numbers, minlength=n_groups))
     np.testing.assert_array_equal(long_arrays.group_sizes(numbers, n_groups), np.diff(offsets))
 
 

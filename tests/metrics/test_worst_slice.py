@@ -117,6 +117,25 @@ def test_global_random_state_and_threads(monkeypatch):
     assert (worst(covered, X).low, worst(covered, X).coverage) == (found.low, found.coverage)
 
 
+def test_the_first_of_equal_directions_is_found_by_any_threads(monkeypatch):
+    """Several directions are searched side by side where there are many rows."""
+    generator = np.random.default_rng(4)
+    X, covered = generator.normal(size=(30_000, 3)).round(1), generator.random(30_000) < 0.9
+    some = generator.normal(size=(30, 3))
+    directions, found = np.vstack([some, -some, some]), []
+    for threads in ("1", "2", "7"):
+        monkeypatch.setenv("APTSET_THREADS", threads)
+        found.append(worst(covered, X, method="in-sample", directions=directions))
+    assert len({(one.low, one.high, one.found, tuple(one.direction)) for one in found}) == 1
+    position = project(X, some)
+    order = np.argsort(position, axis=1)
+    flags = covered.astype(np.uint8)
+    means = [least_mean(place[at], flags[at], 3000) for place, at in zip(position, order, strict=True)]
+    first = int(np.argmin([float(mean) for mean in means]))
+    assert found[0].direction.tolist() == some[first].tolist()
+    assert found[0].found == float(min(means))
+
+
 def test_edges():
     generator = np.random.default_rng(3)
     X = generator.normal(size=(200, 3))

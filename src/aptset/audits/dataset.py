@@ -230,14 +230,14 @@ class RandomSplit:
     seed: int
     keeps: str = ""  # what to write down for every test row: "p_values" of the true label, "sizes", or nothing
     extra: tuple[str, ...] = ()  # metrics that are measured on request
-    made_of: str = ""  # the fingerprint of the model, where it is known: all repetitions share it
+    made_of: str = ""  # the fingerprints of rows and model, where they are known: all repetitions share them
 
     @cached_property
     def key(self) -> str:
         """All that the result depends on, as text."""
-        model = self.made_of or fingerprint(self.model)
+        made_of = self.made_of or f"{self.pool.fingerprint} {fingerprint(self.model)}"
         wanted = f"rows={self.keeps} metrics={','.join([*OF_SPLITS, *self.extra])} form={_FORM}"
-        return f"{self.candidate} r{self.repetition} seed={self.seed} {self.pool.fingerprint} {model} {wanted}"
+        return f"{self.candidate} r{self.repetition} seed={self.seed} {made_of} {wanted}"
 
     @property
     def weight(self) -> float:
@@ -381,7 +381,8 @@ def split_and_measure(
         """An audit looks along the rows of its first candidate, a comparison at the sizes of all of them."""
         return "sizes" if not in_order else "p_values" if name == first else ""
 
-    made_of = {name: fingerprint(model) for name, model in candidates.items()}
+    rows = "" if folder is None else pool.fingerprint  # tells from others only what is kept
+    made_of = {name: f"{rows} {fingerprint(model)}" for name, model in candidates.items()}
     tasks = [
         RandomSplit(pool, name, model, number, seed, kept(name) if 0 <= number < enough else "", extra, made_of[name])
         for number in numbers

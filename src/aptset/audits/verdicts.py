@@ -22,6 +22,7 @@ from aptset.metrics.exchangeability import (
     columns_of_labels,
     new_labels_test,
     path_test,
+    pieces,
     repeated_rows,
     repeats_test,
 )
@@ -269,27 +270,32 @@ def look_for_drift(
     is_by_label: bool = False,
 ) -> Drift:
     """Return what all checks say; ``last`` is the split whose test rows are the last ones."""
-    values, hits, times = _by_content(tested, pool.content)
-    # Rows of one cluster are no evidence each for itself: clusters stand for them, by the means of their rows.
     order = np.argsort(pool.places(generator))
-    values, hits, times = (pool.means(one[:, None], times > 0)[:, 0] for one in (values, hits, times))
-    tested_order = order[times[order] > 0]
 
-    def test_two() -> tuple[float, float]:
-        of_order = path_test(values[tested_order, None], generator)
-        return of_order, path_test(pool.means(columns_of_labels(pool.y))[order], generator)
+    def along_order(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+        return pieces(pool.means(columns)[order])
+
+    def of_labels() -> NDArray[np.float64]:
+        return along_order(columns_of_labels(pool.y))
+
+    def test_two() -> tuple[float, float, NDArray[np.float64]]:
+        (values, hits, times), labels = side_by_side([partial(_by_content, tested, pool.content), of_labels])
+        # Rows of one cluster are no evidence each for itself: clusters stand for them, by the means of their rows.
+        values, hits, times = (pool.means(one[:, None], times > 0)[:, 0] for one in (values, hits, times))
+        tested_order = order[times[order] > 0]
+        return path_test(values[tested_order, None], generator), path_test(labels, generator), hits[tested_order]
 
     # Features are ranked while the first tests draw; the generator draws in one order all the same.
-    of_features = partial(columns_of_features, pool.X if pool.features is None else pool.features)
-    (p_order, p_labels), columns_by = side_by_side([test_two, of_features])
+    of_features = partial(columns_of_features, pool.X if pool.features is None else pool.features, along_order)
+    (p_order, p_labels, hits), columns_by = side_by_side([test_two, of_features])
     columns = columns_by(generator)
-    p_features = None if columns is None else path_test(pool.means(columns)[order], generator)
+    p_features = None if columns is None else path_test(columns, generator)
     p_last = None if last.laws is None else coverage_law(last.covered, last.laws, alpha).too_low
     if p_last is not None and is_by_label:
         p_last = min(1.0, 2 * min(p_last, new_labels_test(pool.y[order], last.rows, generator)))
     p_repeats = repeats_test(pool.content) if pool.clusters is None else 1.0  # rows of a cluster may well be alike
     warning = any(map(speaks_up, (p_order, p_labels, p_features, p_last, p_repeats)))
-    means = np.array([piece.mean() if len(piece) else np.nan for piece in np.array_split(hits[tested_order], 10)])
+    means = np.array([piece.mean() if len(piece) else np.nan for piece in np.array_split(hits, 10)])
     p_values = (p_order, p_labels, p_features, p_last, p_repeats, repeated_rows(pool.content))
     share = last.metrics["coverage"] if last.over_clusters else last.covered / last.rows
     return Drift(warning, *p_values, share, means, last.monitor, pool.times)

@@ -19,7 +19,6 @@ from aptset.conformal.thresholds import Thresholds
 from aptset.core.groups import EVERYONE, Groups, Ids
 from aptset.core.levels import Level, ranks_of
 from aptset.core.matrix import check_rows
-from aptset.kernels.blocks import converted
 from aptset.kernels.counting import Calibrated, add_counts, index_of, p_values_of_rows
 from aptset.kernels.formula import Floats
 from aptset.kernels.long_arrays import in_groups, of_rank, sort_upward
@@ -186,7 +185,7 @@ class FoldScores:
         n_groups = len(groups.names)
         if n_groups == 1 or group is None:
             return cls(scores, np.array([0, len(scores)]), groups, is_sorted=False)
-        return cls(*in_groups(scores, converted(group, np.int32), n_groups), groups, is_sorted=False)
+        return cls(*in_groups(scores, group, n_groups), groups, is_sorted=False)
 
     @classmethod
     def weighted(

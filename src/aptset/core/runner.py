@@ -16,12 +16,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from numbers import Integral
 from pathlib import Path
+from threading import Thread
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from joblib import Parallel, delayed, parallel_config
@@ -265,7 +266,12 @@ def _compute(
         settings: dict[str, Any] = {"batch_size": 1, "pre_dispatch": "3*n_jobs", "max_nbytes": _SHARED_BYTES}
         parallel = Parallel(n_jobs=workers, return_as="generator_unordered", **settings)
     threads = max(1, thread_count() // workers)
-    yield from parallel(delayed(_run_beside)(threads, number, tasks[number], folder) for number in missing)
+    with ExitStack() as stack:
+        stack.enter_context(parallel)
+        yield from parallel(delayed(_run_beside)(threads, number, tasks[number], folder) for number in missing)
+        # Then joblib waits, a tenth of a second and more, until workers have let go of shared arrays: nobody else needs
+        # to.
+        Thread(target=stack.pop_all().close, name="aptset").start()
 
 
 def _run_beside(threads: int, number: int, task: AnyTask, folder: Path | None) -> tuple[int, Done]:

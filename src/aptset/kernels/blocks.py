@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 Result = TypeVar("Result")
 
 BLOCK_CELLS = 2**17  # 1 MiB of float64: several fit the cache of a core
-READ_IN_PLACE = 8  # times larger blocks where nothing is copied: calls are few, and memory is bounded all the same
+READ_IN_PLACE = 24  # times larger blocks where nothing is copied: calls are few, and memory is bounded all the same
 LONG = 2**18  # numbers that are worth a thread where there is little to do for each
 _FEWEST_CELLS = 2**16  # of a block: with fewer, Python between the blocks would cost as much as the loops
 _BLOCKS_OF_A_THREAD = 2  # so that none waits long for the last one; with more of them all took a fifth longer
@@ -169,17 +169,6 @@ def over_numbers(n: int, work: Callable[[int, int], Result], width: int = 1) -> 
     if n * width < 2 * LONG:
         return [work(0, n)]
     return over_blocks(n, max(-(-LONG // width), -(-n // thread_count())), work, serial_blocks=1)
-
-
-def converted(values: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    """Return a copy of an array of numbers in another type, by all threads where it is long."""
-    result = np.empty(values.shape, dtype=dtype)
-
-    def work(start: int, stop: int) -> None:
-        result[start:stop] = values[start:stop]
-
-    over_numbers(len(values), work, width_of(values))
-    return result
 
 
 def least_and_most(values: NDArray[Any]) -> tuple[Any, Any]:

@@ -123,9 +123,16 @@ def group_sizes(numbers: NDArray[np.int32], n_groups: int) -> NDArray[np.int64]:
     return sizes[0] if len(sizes) == 1 else np.sum(sizes, axis=0)
 
 
-def in_groups(words: NDArray[Any], numbers: NDArray[np.int32], n_groups: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def in_groups(words: NDArray[Any], numbers: NDArray[Any], n_groups: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return words of eight bytes in the order of their groups, and where each group starts and the last one ends."""
-    return _in_groups(words, numbers, n_groups, lambda start, stop: _sizes(numbers[start:stop], n_groups))
+    narrow = numbers if numbers.dtype == np.int32 else np.empty(len(numbers), dtype=np.int32)
+
+    def sizes_of(start: int, stop: int) -> NDArray[np.int64]:
+        if narrow is not numbers:
+            narrow[start:stop] = numbers[start:stop]
+        return _sizes(narrow[start:stop], n_groups)
+
+    return _in_groups(words, narrow, n_groups, sizes_of)
 
 
 def _in_groups(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aptset.kernels import engines
-from aptset.kernels.blocks import LONG, over_blocks, over_numbers
+from aptset.kernels.blocks import LONG, over_blocks, over_numbers, thread_count
 from aptset.kernels.engines.interface import Columns, Members, UnorderedMembers
 from aptset.kernels.formula import Floats
 from aptset.kernels.long_arrays import pointers_of, running_totals
@@ -76,14 +76,15 @@ def joined(
     members, left = np.empty(stops[-1] if stops else 0, dtype=np.int32), dict(enumerate(parts))
     parts.clear()
 
-    def work(which: int, _: int) -> None:
-        part, stop = left.pop(which), stops[which]
-        start = stop - len(_columns_of(part))
-        members[start:stop] = part if isinstance(part, np.ndarray) else part.in_order()
-        if also is not None:
-            also(which, start)
+    def work(first: int, last: int) -> None:
+        for which in range(first, last):
+            part, stop = left.pop(which), stops[which]
+            start = stop - len(_columns_of(part))
+            members[start:stop] = part if isinstance(part, np.ndarray) else part.in_order()
+            if also is not None:
+                also(which, start)
 
-    over_blocks(len(stops), 1, work)
+    over_blocks(len(stops), max(1, len(stops) // (2 * thread_count())), work)
     return members
 
 

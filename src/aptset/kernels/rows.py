@@ -18,6 +18,7 @@ __all__ = ["BLOCK_ROWS", "CALIBRATION", "PREDICTION", "Copies", "find_copies", "
 
 CALIBRATION, PREDICTION = 0, 1  # the sides
 _STEP = 16 * BLOCK_ROWS
+_MANY_BLOCK_ROWS = 8
 
 
 def find_copies(seeds: Words, side: int, first_row: int = 0) -> Copies:
@@ -127,7 +128,8 @@ class Rows:
     def _run_blocks(self, work: "Work[Result]", noted: Words | None) -> "Run[Result]":
         """Do so with many rows."""
         n_rows, step = len(self.probabilities), self._step()
-        by_block = noted is not None and self.probabilities.size > ALONE and BLOCK_ROWS <= step < n_rows
+        is_long = _MANY_BLOCK_ROWS * BLOCK_ROWS <= step < n_rows  # else rounding up would leave threads without rows
+        by_block = noted is not None and self.probabilities.size > ALONE and is_long
         step = -(-step // BLOCK_ROWS) * BLOCK_ROWS if by_block else step
 
         def on_block(start: int, stop: int) -> tuple[int, Result, Copies | None]:

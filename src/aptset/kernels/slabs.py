@@ -56,22 +56,20 @@ def least_mean_bounds(
     least: int,
     known: Fraction,
     n_bins: int,
-    reaches: bool = False,
 ) -> Bounds:
     """Return for each direction a mean that none of its slabs falls below; 0 says nothing.
 
     Of a direction whose slabs all lie above a mean that is known from another one, it may be anything above that.
-    Points are counted in so many bins: more of them tell more, and take longer. Projections are finite. With
-    ``reaches``, slabs of whole bins are looked at, too: the least of their means is known from then on.
+    Points are counted in so many bins: more of them tell more, and take longer. Projections are finite. Slabs of whole
+    bins have means that are known from then on.
     """
     bounds = np.zeros(len(vectors))
     if engines.chosen.loops is None:
         return Bounds(bounds, known)
-    reached = np.empty((len(vectors), 2), dtype=np.int64) if reaches else None
+    reached = np.array([known.numerator, known.denominator])
     of_points = (np.ascontiguousarray(matrix), np.ascontiguousarray(vectors), covered, least)
-    engines.chosen.loops.least_mean_bounds(*of_points, known.numerator, known.denominator, n_bins, bounds, reached)
-    means = [] if reached is None else [Fraction(*mean) for mean in reached.tolist()]
-    return Bounds(bounds, min(known, *means) if means else known)
+    engines.chosen.loops.least_mean_bounds(*of_points, n_bins, bounds, reached)
+    return Bounds(bounds, Fraction(*reached.tolist()))
 
 
 def least_mean(position: Floats, covered: NDArray[np.uint8], least: int) -> Fraction:

@@ -26,7 +26,7 @@ def path_test(columns: NDArray[np.float64], generator: np.random.Generator, perm
     ``columns`` has a row for each row, in the order that is asked about, and any number of columns, which are centred
     and scaled. Many rows are taken in pieces of one size: means of pieces are as exchangeable as the rows.
     """
-    steps = _standardised(_pieces(columns))
+    steps = _standardised(pieces(columns))
     if steps.size == 0:
         return 1.0
     reached = _reach(steps[None])[0] * (1 - 1e-9)  # sums in another order may differ in their last bits
@@ -68,8 +68,8 @@ def _reach(steps: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.abs(np.cumsum(steps, axis=1)).max(axis=(1, 2)))
 
 
-def _pieces(columns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return means over pieces of one size, at most so many; the first rows may be left over."""
+def pieces(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return means over pieces of one size, at most so many; the first rows may be left over. Pieces stay pieces."""
     size = -(-len(columns) // _MOST_PIECES)
     count = len(columns) // size
     means: NDArray[np.float64] = columns[len(columns) - count * size :].reshape(count, size, -1).mean(axis=1)
@@ -93,11 +93,13 @@ def columns_of_labels(labels: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(np.eye(len(common) + 1)[column[codes]])
 
 
-def columns_of_features(X: Any) -> Callable[[np.random.Generator], NDArray[np.float64] | None]:
+def columns_of_features(
+    X: Any, along: Callable[[NDArray[np.float64]], NDArray[np.float64]] = np.asarray
+) -> Callable[[np.random.Generator], NDArray[np.float64] | None]:
     """Return what gives ranks of each feature, or, for very many, random directions through them; None for no features.
 
     Ranks are not moved by outliers; gaps in arrays of numbers rank lowest. They are worked out here: only directions
-    wait for a generator.
+    wait for a generator. What is given is what ``along`` makes of the columns.
     """
     from scipy.stats import rankdata
 
@@ -109,9 +111,9 @@ def columns_of_features(X: Any) -> Callable[[np.random.Generator], NDArray[np.fl
         return lambda _: None
     if len(features.names) <= _MOST_COLUMNS and not hasattr(features.matrix, "tocsr"):
         ranks = over_blocks(len(features.names), 1, lambda column, _: rankdata(features.matrix[:, column]))
-        together = np.column_stack(ranks)
+        together = along(np.column_stack(ranks))
         return lambda _: together
-    return partial(_along_directions, features)
+    return lambda generator: along(_along_directions(features, generator))
 
 
 def _along_directions(features: Features, generator: np.random.Generator) -> NDArray[np.float64]:

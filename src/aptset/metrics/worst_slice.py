@@ -25,7 +25,6 @@ from aptset.metrics.estimates import Estimate, check_confidence, share
 from aptset.metrics.features import Features, check_projections, features_of, in_words, project, rows_within
 from aptset.metrics.outcome import Outcome
 
-_FIRST = 32  # directions that tell roughly how bad the worst one is
 _FEWEST_ROWS = 10  # of a slice that is shown; the coverage of fewer says nothing
 _FEWEST_DIRECTIONS, _DIRECTIONS_AT_ONCE = 2, 64  # that share a look at the rows
 _ROUNDS = 2  # of each thread: more of them would read the rows more often
@@ -33,6 +32,8 @@ _BINS_AT_ONCE = 2**18  # of all directions together: they stay near the core
 _POINTS_IN_BIN = 5
 _COARSE, _FINE = 2**12, 2**15  # bins at the most: for a first look at all directions, and for those that are left
 _WORTH_THREADS = 200_000  # rows times directions
+_SEARCHED_AT_ONCE = 4  # directions, by several threads
+_MANY_ROWS = 2**14  # for which several directions, or words about several columns, are worth a thread
 _FAR = 1e300
 
 
@@ -41,17 +42,18 @@ def search(matrix: Any, covered: NDArray[np.bool_], vectors: Floats, delta: Frac
     least = max(1, -int(-delta * len(covered) // 1))  # ceil, exactly
     low, high = (0.0, np.inf) if hasattr(matrix, "tocsr") else least_and_most(matrix)
     points = _Points(matrix, covered.astype(np.uint8), least, max(float(high), -float(low)))
-    bounds, known = points.bounds(vectors[:_FIRST], Fraction(1), _COARSE, reaches=True)
-    if len(vectors) > _FIRST:
-        bounds = np.append(bounds, points.bounds(vectors[_FIRST:], known, _COARSE).least)
-    best = points.worse(vectors, int(np.argmin(bounds)), None)
-    close = np.flatnonzero(bounds <= float(best.mean) + 1e-9)
+    bounds, known = points.bounds(vectors, Fraction(1), _COARSE)
+    close = np.flatnonzero(bounds <= float(known) + 1e-9)
     if len(close) > 1 and len(covered) > _POINTS_IN_BIN * _COARSE:  # many points in a bin: a closer look is worth it
-        bounds[close] = points.bounds(vectors[close], best.mean, _FINE).least
-    for number in np.argsort(bounds, kind="stable").tolist():
-        if bounds[number] > float(best.mean) + 1e-9:
+        bounds[close], known = points.bounds(vectors[close], known, _FINE)
+    left = [number for number in np.argsort(bounds, kind="stable").tolist() if bounds[number] <= float(known) + 1e-9]
+    # Several are looked at side by side: what only one thread can do for a direction is then done for all of them.
+    at_once = min(_SEARCHED_AT_ONCE, thread_count()) if len(covered) > _MANY_ROWS else 1
+    best = points.worst(vectors, left[:at_once])
+    for start in range(at_once, len(left), at_once):
+        if bounds[left[start]] > float(best.mean) + 1e-9:
             break  # neither this direction nor any later one can be worse
-        best = points.worse(vectors, number, best)
+        best = min(best, points.worst(vectors, left[start : start + at_once]), key=_rank)
     return find_slab(best.position, best.flags, least, best.mean), vectors[best.number]
 
 
@@ -64,6 +66,11 @@ class _Found(NamedTuple):
     flags: NDArray[np.uint8]
 
 
+def _rank(slab: _Found) -> tuple[Fraction, int]:
+    """Return what comes first of several: the least mean, and of equal ones the first direction."""
+    return slab.mean, slab.number
+
+
 class _Points(NamedTuple):
     """Rows, whether they are covered, how many a slab holds at least, and the largest value (infinite if unknown)."""
 
@@ -72,18 +79,18 @@ class _Points(NamedTuple):
     least: int
     largest: float
 
-    def worse(self, vectors: Floats, number: int, best: _Found | None) -> _Found:
-        """Return the worst slab of a direction, or the one before if that is worse, or as bad and came first."""
-        if best is not None and number == best.number:
-            return best
-        (projection,) = project(self.matrix, vectors[number : number + 1])
-        position, flags = sort_beside(projection, self.flags)
-        mean = least_mean(position, flags, self.least)
-        if best is not None and (best.mean, best.number) < (mean, number):
-            return best
-        return _Found(number, mean, position, flags)
+    def worst(self, vectors: Floats, numbers: list[int]) -> _Found:
+        """Return the worst slab of some directions, or the first of equal ones."""
 
-    def bounds(self, vectors: Floats, known: Fraction, most_bins: int, reaches: bool = False) -> Bounds:
+        def work(place: int, _: int) -> _Found:
+            number = numbers[place]
+            (projection,) = project(self.matrix, vectors[number : number + 1])
+            position, flags = sort_beside(projection, self.flags)
+            return _Found(number, least_mean(position, flags, self.least), position, flags)
+
+        return min(over_blocks(len(numbers), 1, work, serial_blocks=1), key=_rank)
+
+    def bounds(self, vectors: Floats, known: Fraction, most_bins: int) -> Bounds:
         """Return what no slab of each direction falls below, some directions at a time on every core."""
         n_bins = min(max(len(self.flags) // _POINTS_IN_BIN, 16), most_bins)
         fewest = min(_FEWEST_DIRECTIONS, -(-len(vectors) // thread_count()))
@@ -92,11 +99,15 @@ class _Points(NamedTuple):
         is_safe = self.largest * float(np.abs(vectors).sum(axis=1).max()) < _FAR  # no sum can overflow
 
         def work(start: int, stop: int) -> Bounds:
-            # A sparse matrix is projected before, and what came out is its own direction.
+            # A sparse matrix is projected before, and what came out is its own direction. What others know by now saves
+            # time; it depends on the threads, but only bounds that rule a direction out depend on it.
+            nonlocal known
             directions = vectors[start:stop]
             rows = self.matrix if is_safe else project(self.matrix, directions).T
             along = directions if is_safe else np.eye(len(directions))
-            return least_mean_bounds(rows, along, self.flags, self.least, known, n_bins, reaches)
+            bounds = least_mean_bounds(rows, along, self.flags, self.least, known, n_bins)
+            known = min(known, bounds.known)
+            return bounds
 
         if len(self.flags) * len(vectors) < _WORTH_THREADS:
             several = [work(k, k + at_once) for k in range(0, len(vectors), at_once)]
@@ -105,7 +116,6 @@ class _Points(NamedTuple):
         return Bounds(np.concatenate([one.least for one in several]), min(one.known for one in several))
 
 
-_MANY_ROWS = 2**14  # in a slice: words about each column are worth a thread
 _LEAST_SPECIAL = 0.1  # standard deviations that a column must be away to be worth a word
 
 
@@ -290,8 +300,9 @@ def worst_slice_coverage(
     if is_table(X) if standardize is None else validate.flag(standardize, "standardize"):
         spread = check_projections(features.spread)
         vectors = check_projections(vectors / np.where(spread > 0, spread, 1.0))
-    find, judge = np.arange(len(covered)), np.arange(len(covered))
-    if method == "held-out":
+    if method == "in-sample":
+        find = judge = np.arange(len(covered))
+    else:
         # Drawing is left to one thread; the others take what is said of the features in the meantime.
         several: list[Callable[[], NDArray[Any]]] = [
             partial(generator.permutation, len(covered)),

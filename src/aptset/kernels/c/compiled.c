@@ -445,18 +445,18 @@ static void *take_search_room(const Search *s, SearchRoom *r) {
 }
 
 static PyObject *least_mean_bounds(PyObject *self, PyObject *args) {
-    Py_buffer matrix, vectors, covered, bounds, reached;
-    long long least, sum, count, n_bins;
-    if (!PyArg_ParseTuple(args, "y*y*y*LLLLw*z*", &matrix, &vectors, &covered, &least, &sum, &count, &n_bins, &bounds, &reached)) return NULL;
-    Search search = {matrix.buf, vectors.buf, covered.buf, covered.len, 0, bounds.len / 8, least, n_bins, sum, count};
+    Py_buffer matrix, vectors, covered, bounds, known;
+    long long least, n_bins;
+    if (!PyArg_ParseTuple(args, "y*y*y*LLw*w*", &matrix, &vectors, &covered, &least, &n_bins, &bounds, &known)) return NULL;
+    Search search = {matrix.buf, vectors.buf, covered.buf, covered.len, 0, bounds.len / 8, least, n_bins};
     search.features = search.n ? matrix.len / 8 / search.n : 0;
     int all_fits = search.features > 0 && n_bins > 0 && n_bins < INT32_MAX && matrix.len == search.n * search.features * 8
-                && vectors.len == search.directions * search.features * 8 && (!reached.buf || reached.len == search.directions * 16);
+                && vectors.len == search.directions * search.features * 8 && known.len == 16;
     SearchRoom room;
     void *taken = all_fits ? take_search_room(&search, &room) : NULL;
     if (taken) {
         Py_BEGIN_ALLOW_THREADS
-        loops->bounds(&search, &room, bounds.buf, reached.buf);
+        loops->bounds(&search, &room, bounds.buf, known.buf);
         Py_END_ALLOW_THREADS
         free(taken);
     }
@@ -464,7 +464,7 @@ static PyObject *least_mean_bounds(PyObject *self, PyObject *args) {
     PyBuffer_Release(&vectors);
     PyBuffer_Release(&covered);
     PyBuffer_Release(&bounds);
-    PyBuffer_Release(&reached);
+    PyBuffer_Release(&known);
     if (!taken) return refuse(all_fits);
     Py_RETURN_NONE;
 }

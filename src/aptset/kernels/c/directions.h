@@ -17,7 +17,7 @@ typedef struct { double low, scale; } Span;
 typedef struct {
     const double *matrix, *vectors;
     const uint8_t *covered;
-    int64_t n, features, directions, least, n_bins, sum, count; /* directions whose slabs all lie above sum / count need no bound */
+    int64_t n, features, directions, least, n_bins;
 } Search;
 
 /* Room for one call; `column` first, since its vectors must be aligned. */
@@ -110,8 +110,9 @@ INLINE void find_bins(const double *place, int64_t padded, Span span, int64_t n_
     }
 }
 
-/* `reached`, if there is room for it, gets a mean that a slab of each direction has: covered points, and all of them. */
-static void bounds_loop(const Search *s, const SearchRoom *r, double *bounds, int64_t *reached) {
+/* Directions whose slabs all lie above a mean that is known (covered points, and all of them) need no bound. Whole bins of the direction
+ * whose bound is lowest so far may have a lower mean, which is known from then on: few directions come that far. */
+static void bounds_loop(const Search *s, const SearchRoom *r, double *bounds, int64_t *known) {
     int64_t at_once = rows_at_once(s->features);
     const uint64_t *count = r->count;
     const int32_t *index = r->index;
@@ -130,11 +131,16 @@ static void bounds_loop(const Search *s, const SearchRoom *r, double *bounds, in
             for (int64_t k = 0; k < m; k++) bins[index[k]] += count[k];
         }
     }
+    double lowest = HUGE_VAL;
     for (int64_t v = 0; v < s->directions; v++) {
         const uint64_t *bins = r->bins + v * s->n_bins;
-        int is_above = all_above(bins, s->n_bins, s->least, s->sum, s->count, r->start);
+        int is_above = all_above(bins, s->n_bins, s->least, known[0], known[1], r->start);
         bounds[v] = is_above ? HUGE_VAL : least_mean_bound(bins, s->n_bins, s->least, r->start, r->hull);
-        if (reached) least_mean_of_bins(bins, s->n_bins, s->least, r->start, r->hull, reached + 2 * v, reached + 2 * v + 1);
+        if (bounds[v] >= lowest) continue;
+        lowest = bounds[v];
+        int64_t sum, count;
+        least_mean_of_bins(bins, s->n_bins, s->least, r->start, r->hull, &sum, &count);
+        if (sum * known[1] < known[0] * count) known[0] = sum, known[1] = count;
     }
 }
 #endif
