@@ -34,7 +34,7 @@ class Piece(NamedTuple):
     n_copies: Tensor | int
 
 
-@dataclass(eq=False)  # nobody changes them, but every call makes them, and to freeze them takes a microsecond
+@dataclass(eq=False)  # not frozen: every call makes them, and that would take a microsecond more
 class DeviceRows:
     """What :class:`aptset.kernels.rows.Rows` is for arrays; seeds and u lie with numpy and come when needed.
 

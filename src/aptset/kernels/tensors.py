@@ -15,9 +15,7 @@ from aptset.kernels.rows import PREDICTION
 Tensor = Any  # torch is no dependency: it is there where a tensor came from
 
 
-@dataclass(
-    eq=False, slots=True
-)  # nobody changes them, but every call makes them, and to freeze them takes a microsecond
+@dataclass(eq=False, slots=True)  # not frozen: every call makes them, and that would take a microsecond more
 class TensorRows:
     """Rows of probabilities on a device and all that their scores depend on.
 
