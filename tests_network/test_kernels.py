@@ -151,8 +151,8 @@ def test_logits_in_one_kernel(engine, kind, k, dtype):
     check_scores_and_masks(engine, LogitTwins(kind, 9 if k > 200 else 33, k, Adaptive(), dtype))
 
 
-# Its product with 1 / ln 2 is rounded onto -12.5. If the product is joined with the sum that finds the nearest whole number,
-# that is -13 and not -12, and the exponential has another last bit.
+# Its product with 1 / ln 2 is rounded onto -12.5. If the product is joined with the sum that finds the nearest whole
+# number, that is -13 and not -12, and the exponential has another last bit.
 BESIDE_A_HALF = -8.664339756999317
 
 

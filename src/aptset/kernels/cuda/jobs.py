@@ -136,6 +136,10 @@ class Layout(NamedTuple):
         at_once = {"scores.cu": 2 if self.lanes == 32 else 1, "masks.cu": 1}.get(name, 0)
         return 2 * (BLOCK // self.lanes) * at_once * self.row_bytes if fits else 0
 
+    def cell_bytes(self, folds: int) -> int:
+        """Return the shared memory of a warp in ``logit_scores.cu``: a float64 for each cell, and the rows in hand."""
+        return (32 * 8 << folds) + -(-self.row_bytes * 32 // self.lanes // 16) * 16
+
     @property
     def is_held(self) -> bool:
         """Whether a row fits the registers."""

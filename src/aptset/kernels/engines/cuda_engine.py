@@ -116,15 +116,15 @@ class CudaEngine:
         return scores, seeds, counters.n_copies, counters.bad
 
     def _score_logits(self, layout: Layout, job: Job, where: list[c_void_p]) -> None:
-        columns, kernel, rows_of_block = layout.columns, "label_scores_carefully", BLOCK // 32
-        if columns <= _WIDEST_IN_CELLS:
-            layout = layout._replace(vector=min(layout.vector, _LOGITS_AT_A_TIME if layout.lanes == 32 else TILE_VECTOR))
-            folds, kernel, rows_of_block = folds_of(columns, layout.lanes), "label_scores", BLOCK // layout.lanes
-            defines, shared = defines_of(layout, job, FOLDS=folds), BLOCK * 8 << folds
-            shared += BLOCK // 32 * (-(-layout.row_bytes * 32 // layout.lanes // 16) * 16)
+        if layout.columns <= _WIDEST_IN_CELLS:
+            at_a_time = _LOGITS_AT_A_TIME if layout.lanes == 32 else TILE_VECTOR
+            layout = layout._replace(vector=min(layout.vector, at_a_time))
+            folds, kernel = folds_of(layout.columns, layout.lanes), "label_scores"
+            defines, shared = defines_of(layout, job, FOLDS=folds), BLOCK // 32 * layout.cell_bytes(folds)
         else:
-            defines, shared = defines_of(layout._replace(lanes=32, vector=1), job), room_bytes(columns)
-        grid = self._blocks(job, rows_of_block, 32)
+            layout, kernel = layout._replace(lanes=32, vector=1), "label_scores_carefully"
+            defines, shared = defines_of(layout, job), room_bytes(layout.columns)
+        grid = self._blocks(job, BLOCK // layout.lanes, 32)
         self.starts.run("logit_scores.cu", defines, kernel, grid, BLOCK, shared, job, *where)
 
     def mask(self, rows: Any, thresholds: Any, min_size: int) -> tuple[Any, Any]:
