@@ -49,8 +49,8 @@ def compiler(tmp_path, monkeypatch):
         ("masks.cu", WIDE | {"LOGITS": 1}),
         ("masks.cu", HALF | {"LOGITS": 1}),
         ("narrow.cu", SHORT | {"LOGITS": 1}),
-        ("logit_scores.cu", WIDE | {"LOGITS": 1, "VECTOR": 1, "FOLDS": 5}),
-        ("logit_scores.cu", HALF | {"LOGITS": 1, "LANES": 32, "VECTOR": 1, "FOLDS": 3, "IN_TILES": 0}),
+        ("logit_scores.cu", WIDE | {"LOGITS": 1, "FOLDS": 5}),
+        ("logit_scores.cu", HALF | {"LOGITS": 1, "VECTOR": 2, "FOLDS": 5}),
         ("logit_scores.cu", WIDE | {"LOGITS": 1, "COLUMNS": 2000, "VECTOR": 1, "IN_TILES": 0}),
         ("copies.cu", {}),
         ("p_values.cu", {"COLUMNS": 10}),
@@ -62,6 +62,21 @@ def compiler(tmp_path, monkeypatch):
 )
 def test_kernels_compile(compiler, name, defines):
     assert compiler._compile(name, tuple(sorted(defines.items())))[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize(
+    ("name", "kernels"),
+    [
+        ("scores.cu", ("label_scores", "label_scores_carefully", "hash_rows")),
+        ("masks.cu", ("mask", "mask_carefully")),
+        ("narrow.cu", ("label_scores", "mask", "every_label")),
+    ],
+)
+def test_a_kernel_is_compiled_without_the_others_of_its_file(compiler, name, kernels):
+    defines = tuple(sorted((SHORT if name == "narrow.cu" else MIDDLE).items()))
+    for kernel in kernels:
+        code = compiler._compile(name, defines, kernel)
+        assert [one for one in kernels if b".text." + one.encode() + b"\0" in code] == [kernel]
 
 
 def test_what_was_compiled_is_kept(compiler, tmp_path, monkeypatch):
@@ -92,13 +107,24 @@ class Driver:
 
 def test_what_is_compiled_beside_is_taken_once_it_is_there(compiler, monkeypatch):
     compiler._driver, made = Driver(), []
-    monkeypatch.setattr(Launcher, "_compile", lambda _, name, defines: made.append(name) or name.encode())
+    monkeypatch.setattr(
+        Launcher, "_compile", lambda _, name, defines, only: made.append(name + only) or made[-1].encode()
+    )
     compiler.compile_beside("copies.cu", ())
-    for name in ("scores.cu", "copies.cu"):
+    for name in ("sorted.cu", "copies.cu"):
         for kernel in ("one", "another"):
             assert compiler._kernel(name, (), kernel, 0)[1] == kernel.encode()
-    assert compiler._driver.loaded == [b"scores.cu", b"copies.cu"]
-    assert sorted(made) == ["copies.cu", "scores.cu"]
+    assert compiler._driver.loaded == [b"sorted.cu", b"copies.cu"]
+    assert sorted(made) == ["copies.cu", "sorted.cu"]
+
+
+def test_a_careful_kernel_is_compiled_beside_the_one_that_it_follows(compiler, monkeypatch):
+    compiler._driver, made = Driver(), []
+    monkeypatch.setattr(Launcher, "_compile", lambda _, name, defines, only: made.append(only) or only.encode())
+    for kernel in ("mask", "mask_carefully", "mask"):
+        assert compiler._kernel("masks.cu", (), kernel, 0)[1] == kernel.encode()
+    assert sorted(made) == ["mask", "mask_carefully"]
+    assert compiler._driver.loaded == [b"mask", b"mask_carefully"]
 
 
 def test_what_fails_beside_is_told_to_whom_it_concerns(compiler, monkeypatch):

@@ -29,6 +29,8 @@ _HEADERS = (
     *("registers.cuh", "bracket.cuh", "candidates.cuh", "logits.cuh"),
 )
 _SPLITS = (13, 0)  # from this version on nvrtc compiles the kernels of a file side by side
+_ONE_BY_ONE = ("scores.cu", "masks.cu", "narrow.cu")  # files whose kernels are compiled when they are asked for
+_CAREFUL = {("scores.cu", "label_scores"): "label_scores_carefully", ("masks.cu", "mask"): "mask_carefully"}  # follow
 
 
 class CannotCompileError(RuntimeError):
@@ -96,11 +98,12 @@ class Launcher:
         launcher.compile_beside("copies.cu", ())  # which goes with every other program
         return launcher
 
-    def compile_beside(self, name: str, defines: Defines) -> None:
+    def compile_beside(self, *program: Any) -> None:
         """Begin to compile what will soon be asked for, beside what is compiled until then."""
-        thread = ThreadPoolExecutor(1)
-        self._coming[name, defines] = thread.submit(self._compiled, name, defines)
-        thread.shutdown(wait=False)
+        if program not in self._coming and program not in self._modules:
+            thread = ThreadPoolExecutor(1)
+            self._coming[program] = thread.submit(self._compiled, *program)
+            thread.shutdown(wait=False)
 
     def run(
         self, name: str, defines: Defines, kernel: str, grid: int, block: int, shared: int, *arguments: Any
@@ -119,12 +122,15 @@ class Launcher:
             self._check((code,), "start", kernel)
 
     def _kernel(self, name: str, defines: Defines, kernel: str, shared: int) -> Any:
+        program = (name, defines, kernel) if name in _ONE_BY_ONE else (name, defines)
         with self._lock:
-            if (name, defines) not in self._modules:
-                coming = self._coming.pop((name, defines), None)
-                code = self._compiled(name, defines) if coming is None else coming.result()
-                self._modules[name, defines] = self._check(self._driver.cuModuleLoadData(code), "load", name)
-            function = self._driver.cuModuleGetFunction(self._modules[name, defines], kernel.encode())
+            if program not in self._modules:
+                if (name, kernel) in _CAREFUL:
+                    self.compile_beside(name, defines, _CAREFUL[name, kernel])
+                coming = self._coming.pop(program, None)
+                code = self._compiled(*program) if coming is None else coming.result()
+                self._modules[program] = self._check(self._driver.cuModuleLoadData(code), "load", name)
+            function = self._driver.cuModuleGetFunction(self._modules[program], kernel.encode())
             function = self._check(function, "take", kernel)
             if shared > 32 * 1024:  # with what stands there anyway it may exceed the 48 that nobody has to ask for
                 most = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -132,10 +138,11 @@ class Launcher:
             self._kernels[name, defines, kernel] = function
             return function
 
-    def _compiled(self, name: str, defines: Defines) -> bytes:
+    def _compiled(self, name: str, defines: Defines, only: str = "") -> bytes:
+        """Return a program of all kernels of a file, or of one, from the cache if it is there."""
         texts = "\0".join(source(one) for one in (name, *_HEADERS))
         version = self._check(self._compiler.nvrtcVersion(), "ask nvrtc")
-        facts = repr((texts, defines, self.architecture, version))
+        facts = repr((texts, defines, only, self.architecture, version))
         path = cache_folder() / (hashlib.blake2b(facts.encode(), digest_size=16).hexdigest() + ".cubin")
         try:
             kept = path.read_bytes()
@@ -143,11 +150,11 @@ class Launcher:
                 return kept[16:]
         except OSError:
             pass
-        code = self._compile(name, defines)
+        code = self._compile(name, defines, only)
         _keep(path, hashlib.blake2b(code, digest_size=16).digest() + code)
         return code
 
-    def _compile(self, name: str, defines: Defines) -> bytes:
+    def _compile(self, name: str, defines: Defines, only: str = "") -> bytes:
         nvrtc = self._compiler
         texts, names = [source(one).encode() for one in _HEADERS], [one.encode() for one in _HEADERS]
         program = self._check(
@@ -158,6 +165,7 @@ class Launcher:
         if self._check(nvrtc.nvrtcVersion(), "ask nvrtc") >= _SPLITS:
             options.append("--split-compile=0")
         options += [f"-D{key}={value}" for key, value in defines]
+        options += ["-DONLY_ONE", f"-DONLY_{only}"] if only else []
         answer = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
         if _code(answer):
             size = self._check(nvrtc.nvrtcGetProgramLogSize(program), "read the log")

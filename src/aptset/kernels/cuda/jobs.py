@@ -192,7 +192,12 @@ class _Kept(tuple[tuple[str, int], ...]):
 
 def defines_of(layout: Layout, job: Job, block: int = BLOCK, **more: int) -> Defines:
     """Return what a program is compiled with: the form of the score is known then; ``more`` counts before the rest."""
-    return defines_by(layout, bytes(job.weights), job.seeds is None, block, tuple(more.items()))
+    return defines_by(layout, bytes(job.weights), hashes_rows(job), block, tuple(more.items()))
+
+
+def hashes_rows(job: Job) -> bool:
+    """Whether a program hashes rows. That of the rows among which copies were found has their seeds, too."""
+    return job.seeds is None or job.which is not None
 
 
 @lru_cache(maxsize=4096)

@@ -72,6 +72,7 @@ DEVICE void split_ties(const Wanted &wanted, const Element *at, const Kept &kept
 #ifndef MIN_BLOCKS
 #define MIN_BLOCKS (PER_LANE > 32 ? 3 : ASKS ? 4 : ELEMENT > 1 ? (LOGITS ? 6 : 4) : LOGITS ? 5 : 6)
 #endif
+#if !defined(ONLY_ONE) || defined(ONLY_mask)
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wanted wanted) {
     __shared__ Left lefts[BLOCK / LANES];
     i64 n = rows_to_do(job), stride = (i64)gridDim.x * blockDim.x / LANES;
@@ -159,6 +160,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
 #endif
     }
 }
+#endif
 
 #endif
 
@@ -176,6 +178,7 @@ DEVICE void mask_row(const Job &job, i64 row, const Wanted &wanted, double *room
         wanted.flags[row * COLUMNS + j] = is_member(cut, bits_of(double_at(c.at, j)), c.tie_seed, j);
 }
 
+#if !defined(ONLY_ONE) || defined(ONLY_mask_carefully)
 /* The rows that were left, and copies, if some are listed; all of them where rows do not fit the registers. */
 extern "C" __global__ void mask_carefully(Job job, Wanted wanted, i64 all) {
     i64 copies = all || job.which ? rows_to_do(job) : 0, n = copies + (all ? 0 : (i64)*job.n_slow), warps = (i64)gridDim.x * blockDim.x / 32;
@@ -196,3 +199,4 @@ extern "C" __global__ void mask_carefully(Job job, Wanted wanted, i64 all) {
 #endif
     }
 }
+#endif

@@ -183,6 +183,7 @@ DEVICE double narrow_score(const Job &job, const Narrow &r, const Standing &s, i
     ask_for(job, first, n, MINE(tiles)[0]); \
     for (; first < n && (ask_for(job, first + stride, n, MINE(tiles)[side ^ 1]), arrived(), true); __syncwarp(), first += stride, side ^= 1)
 
+#if !defined(ONLY_ONE) || defined(ONLY_label_scores)
 /* `labels` and `scores` go by the row. */
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job job, const i64 *labels, double *scores) {
     TILES(tiles);
@@ -219,6 +220,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
         scores[row] = has_mass ? mass_score(job.w, above, own, (double)rank, r.of) : behind_score(job.w, rank, r.of);
     }
 }
+#endif
 
 /* The labels that are in, a bit each, from exact scores. */
 template <typename From> DEVICE u32 members_exactly(const Job &job, Narrow &r, const From *at, double threshold, int min_size) {
@@ -273,6 +275,7 @@ DEVICE bool members_quickly(const Job &job, const Narrow &r, double threshold, u
 }
 #endif
 
+#if !defined(ONLY_ONE) || defined(ONLY_mask)
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wanted wanted) {
     TILES(tiles);
     SOFTENED;
@@ -299,7 +302,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) mask(Job job, Wa
         if (wanted.flags) write_tile(job, first, n, wanted.flags, MINE(flags), COLUMNS);
     }
 }
+#endif
 
+#if !defined(ONLY_ONE) || defined(ONLY_every_label)
 extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output out) {
     TILES(tiles);
     SOFTENED;
@@ -363,3 +368,4 @@ extern "C" __global__ void __launch_bounds__(BLOCK) every_label(Job job, Output 
 #endif
     }
 }
+#endif

@@ -112,6 +112,7 @@ DEVICE void finish_row(const Job &job, i64 row, i64 label, Value value, const Su
 /* Blocks on a multiprocessor at a time, as measured. */
 #define MIN_BLOCKS (LANES < 32 ? 6 : IN_TILES ? 3 : 4)
 
+#if !defined(ONLY_ONE) || defined(ONLY_label_scores)
 /* Each lane finishes the row that its group looks at in turn WITHIN. There are `turns` of them, fewer than LANES where rows are
  * few: then more warps have some. */
 extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job job, const i64 *labels, double *scores, i64 turns) {
@@ -167,7 +168,9 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) label_scores(Job
         if (here) finish_row(job, row, label, value, sums, scores);
     }
 }
+#endif
 
+#if !defined(ONLY_ONE) || defined(ONLY_label_scores_carefully)
 /* The rows that were left, and the copies. */
 extern "C" __global__ void label_scores_carefully(Job job, const i64 *labels, double *scores) {
     i64 warps = (i64)gridDim.x * blockDim.x / 32, copies = job.which ? (i64)*job.count : 0, n = copies + (i64)*job.n_slow;
@@ -179,7 +182,9 @@ extern "C" __global__ void label_scores_carefully(Job job, const i64 *labels, do
         if (LANE == 0) scores[row] = score;
     }
 }
+#endif
 
+#if !defined(ONLY_ONE) || defined(ONLY_hash_rows)
 /* The seed of every row of a matrix of any numbers. */
 extern "C" __global__ void hash_rows(Job job, u64 *seeds) {
     i64 warps = (i64)gridDim.x * blockDim.x / 32;
@@ -194,3 +199,4 @@ extern "C" __global__ void hash_rows(Job job, u64 *seeds) {
         if (LANE == 0) seeds[row] = mix(hash + job.column_keys[0]);
     }
 }
+#endif

@@ -28,6 +28,7 @@ from aptset.kernels.cuda.jobs import (
     defines_by,
     defines_of,
     folds_of,
+    hashes_rows,
     keys_of,
     layout_of,
     over_chunks,
@@ -319,7 +320,7 @@ class CudaEngine:
         hashes: bool | None = None,
     ) -> None:
         """Start a kernel. Careful ones ask the job for seeds: the program of the fast one, which hashes, has them."""
-        hashes = job.seeds is None if hashes is None else hashes
+        hashes = hashes_rows(job) if hashes is None else hashes
         defines, shared = _program(name, layout, kernel, bytes(job.weights), hashes)
         self.starts.run(name, defines, kernel, grid, BLOCK, shared, job, *arguments)
 
