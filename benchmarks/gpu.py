@@ -42,7 +42,9 @@ SPREAD = {"random": 2.0, "peaked": 6.0, "flat": 0.1}  # of the logits
 
 
 def milliseconds(work: Callable[[], Any], rounds: int = 15) -> float:
-    """Return the median time that the device takes."""
+    """Return the median time that the device takes, by kernels that are compiled in full."""
+    work()
+    CudaEngine.for_device(torch.device("cuda:0")).starts.finish_compiling()
     for _ in range(3):
         work()
     times = []
@@ -80,6 +82,8 @@ def drawn_labels(logits: torch.Tensor) -> torch.Tensor:
 
 def wall_milliseconds(work: Callable[[], Any], rounds: int = 50) -> float:
     """Return the median time from the call to the end of the device's work, when the device runs at its full speed."""
+    work()
+    CudaEngine.for_device(torch.device("cuda:0")).starts.finish_compiling()
     end = time.perf_counter() + 0.2
     while time.perf_counter() < end:
         work()
@@ -279,30 +283,49 @@ def memory(bench: Bench) -> float:
     return float(torch.cuda.max_memory_allocated() - before - mask.nbytes)
 
 
-FIRST_CALL = """
+FIRST_CALLS = """
 import time, torch, aptset
-rows = torch.softmax(torch.randn(1000, 100, device="cuda"), 1)
-labels = rows.argmax(1)
-torch.cuda.synchronize()
-start = time.perf_counter()
-aptset.calibrate(rows, labels).predict_mask(rows)
-torch.cuda.synchronize()
-print(time.perf_counter() - start)
+def seconds(work):
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    made = work()
+    torch.cuda.synchronize()
+    return made, time.perf_counter() - start
+torch.softmax(torch.randn(1000, 100, device="cuda"), 1).argmax(1)
+for columns, logits in ((100, False), (113, False), (113, True)):
+    rows = torch.randn(1000, columns, device="cuda")
+    rows = rows if logits else torch.softmax(rows, 1)
+    calibration, took = seconds(lambda: aptset.calibrate(rows, rows.argmax(1), logits=logits))
+    print(took, seconds(lambda: calibration.predict_mask(rows, 0.1, logits=logits))[1])
 """
 
 
-def first_calls() -> list[float]:
-    """Return the seconds of the first call of a process: kernels still to be compiled, and compiled before.
+def first_calls() -> list[list[list[float]]]:
+    """Return the seconds of the first calls of a process, calibrate and a mask, on new shapes.
 
-    Modules are compiled to bytecode first, as an installation does, also where the environment keeps none.
+    The process is a new one, twice: with kernels that nobody compiled before, and with these kernels. Modules are
+    compiled to bytecode first, as an installation does, also where the environment keeps none.
     """
     with tempfile.TemporaryDirectory() as folder:
         around = os.environ | {"APTSET_CACHE": folder, "PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
+        around |= {"CUDA_CACHE_DISABLE": "1"}  # the compiler has a cache of its own
         command = [sys.executable, "-W", "ignore", "-c"]
         imports = "import aptset; aptset.calibrate; import aptset.torch, aptset.kernels.engines.cuda_engine"
         subprocess.run([*command, imports], env=around, check=True)
-        times = [subprocess.run([*command, FIRST_CALL], capture_output=True, text=True, env=around) for _ in range(2)]
-    return [float(done.stdout or "nan") for done in times]
+        runs = [subprocess.run([*command, FIRST_CALLS], capture_output=True, text=True, env=around) for _ in range(2)]
+    return [[[float(number) for number in line.split()] for line in run.stdout.splitlines()] for run in runs]
+
+
+def in_words(calls: list[list[float]]) -> str:
+    """Say what first calls took."""
+    (process, mask), *shapes = calls
+    of_shapes = ", ".join(
+        f"{calibrate:.2f} and {mask:.2f} s of {what}" for (calibrate, mask), what in zip(shapes, WHAT, strict=True)
+    )
+    return f"{process:.2f} and {mask:.2f} s as the first of a process, {of_shapes} with another number of columns"
+
+
+WHAT = ("probabilities", "logits")
 
 
 def page(facts: dict[str, Any]) -> str:
@@ -316,8 +339,9 @@ def page(facts: dict[str, Any]) -> str:
     said = (
         f"{facts['device']}, driver {facts['driver']}, torch {facts['torch']}, CUDA {facts['cuda']}, {facts['date']}; "
         f"a copy moves {facts['copy_bytes_per_ms'] / 1e9:.3g} TB/s. Beside rows and result a mask of 1,000,000 x 1000 "
-        f"takes {facts['extra_bytes'] / 2**20:.0f} MiB. First calls (calibrate, then a mask) of a process: "
-        f"{facts['first_calls_s'][0]:.2f} s, {facts['first_calls_s'][1]:.2f} s if kernels were compiled before. "
+        f"takes {facts['extra_bytes'] / 2**20:.0f} MiB. First calls, `calibrate` and a mask of 1,000 rows, by kernels "
+        f"that nobody compiled before: {in_words(facts['first_calls_s'][0])}; by kernels that were compiled before: "
+        f"{in_words(facts['first_calls_s'][1])}. "
         f"All cores: {facts['cores']} of the same machine, compiled loops, {facts.get('cores_date', facts['date'])}."
     )
     return "# Benchmarks on a GPU\n\n" + said + "\n\n" + "\n".join(rows) + "\n\nMade by `python -m benchmarks gpu`.\n"

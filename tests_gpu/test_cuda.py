@@ -8,6 +8,10 @@ import torch
 from ugly_rows import same
 
 import aptset
+from aptset.kernels.cuda import Launcher
+from aptset.kernels.engines.cuda_engine import CudaEngine
+from aptset.kernels.tensors import TensorRows
+from aptset.torch import SetLayer
 
 MEGABYTE = 2**20
 
@@ -61,6 +65,49 @@ def test_many_rows_of_logits_have_the_bits_of_the_host(cuda, n, n_columns, sprea
         for alpha in (0.1, 0.4):
             found = made.predict_mask(logits, alpha, logits=True)
             assert same(found, expected.predict_mask(host, alpha, logits=True))
+
+
+@pytest.mark.parametrize("n_columns", [7, 100, 1000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("logits", [False, True])
+def test_programs_made_in_haste_have_the_bits_of_the_others(cuda, monkeypatch, tmp_path, n_columns, dtype, logits):
+    monkeypatch.setenv("APTSET_CACHE", str(tmp_path))
+    monkeypatch.setattr(Launcher, "in_haste", True)
+    rows, labels = many_rows(20_000, n_columns)
+    rows = (rows.log().clamp(min=-60) if logits else rows).to(dtype)
+    verbs = {
+        "label_scores": lambda engine: engine.label_scores(as_rows, labels)[0],
+        "mask": lambda engine: engine.mask(as_rows, thresholds[:1], 0)[0],
+        "cut": lambda engine: engine.cut(as_rows, thresholds[None], 1)[2],
+        "all_scores": lambda engine: engine.all_scores(as_rows)[0],
+    }
+    as_rows = TensorRows(rows, aptset.Adaptive().weights, 7, 0.1, logits=logits)
+    thresholds = torch.tensor([0.9, 0.5], dtype=torch.float64, device=cuda)
+    usual = CudaEngine.for_device(rows.device)
+    for verb, work in verbs.items():
+        if logits and not usual.takes_logits(rows, verb):
+            continue
+        engine = CudaEngine(Launcher.of(rows.device))
+        in_haste = work(engine)
+        assert engine.starts._hasty
+        engine.starts.finish_compiling()
+        usual.starts.finish_compiling()
+        assert torch.equal(in_haste, work(engine))
+        assert torch.equal(in_haste, work(usual))
+
+
+def test_a_graph_captured_right_after_the_first_call(cuda, monkeypatch, tmp_path):
+    monkeypatch.setenv("APTSET_CACHE", str(tmp_path))
+    monkeypatch.setattr(Launcher, "in_haste", True)
+    rows, labels = many_rows(4000, 41)
+    layer = SetLayer.of(aptset.calibrate(rows, labels, random_state=0), 0.1, logits=False).to(cuda)
+    static, graph = rows[:500].clone(), torch.cuda.CUDAGraph()
+    layer(static)
+    with torch.cuda.graph(graph):
+        masks = layer(static)
+    static.copy_(rows[500:1000])
+    graph.replay()
+    assert torch.equal(masks, layer(rows[500:1000]))
 
 
 @pytest.mark.parametrize("what", ["mask", "sets", "scores", "p-values", "levels", "logits"])

@@ -1,8 +1,11 @@
 """NVIDIA's compiler takes the kernels, without a device; what it made is kept, and made again where it was damaged."""
 
 import os
+from threading import Event
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from aptset.kernels import cuda as launcher
 from aptset.kernels.cuda import CannotCompileError, Launcher
@@ -31,6 +34,7 @@ ORDERED = WIDE | {"ELEMENT": 1, "VECTOR": 1, "BLOCK": 256, "LENGTH": 1024, "TEAM
 @pytest.fixture
 def compiler(tmp_path, monkeypatch):
     monkeypatch.setenv("APTSET_CACHE", str(tmp_path))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)  # torch may know no device at all
     return Launcher(None, 1, "sm_90", None, nvrtc)
 
 
@@ -75,27 +79,31 @@ def test_kernels_compile(compiler, name, defines):
 def test_a_kernel_is_compiled_without_the_others_of_its_file(compiler, name, kernels):
     defines = tuple(sorted((SHORT if name == "narrow.cu" else MIDDLE).items()))
     for kernel in kernels:
-        code = compiler._compile(name, defines, kernel)
+        code = compiler._compile(name, defines, kernel, haste=True)
         assert [one for one in kernels if b".text." + one.encode() + b"\0" in code] == [kernel]
 
 
-def test_what_was_compiled_is_kept(compiler, tmp_path, monkeypatch):
+def test_what_was_compiled_is_kept(compiler, tmp_path):
+    assert compiler._kept("copies.cu", ()) is None
     code = compiler._compiled("copies.cu", ())
+    assert compiler._kept("copies.cu", ()) == code
+    assert compiler._kept("copies.cu", (("BLOCK", 128),)) is None
     (kept,) = (tmp_path / "kernels").iterdir()
-    made = []
-    monkeypatch.setattr(Launcher, "_compile", lambda *arguments: made.append(1) or code)
-    assert compiler._compiled("copies.cu", ()) == code
-    assert not made, "it was there"
     kept.write_bytes(kept.read_bytes()[:-9] + b"forgeries")
-    assert compiler._compiled("copies.cu", ()) == code
-    assert made == [1]
+    assert compiler._kept("copies.cu", ()) is None
 
 
 class Driver:
     """What a device would be asked for."""
 
+    CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED="relaxed")
+
     def __init__(self):
-        self.loaded = []
+        self.loaded, self.modes = [], []
+
+    def cuThreadExchangeStreamCaptureMode(self, mode):  # noqa: N802
+        self.modes.append(mode)
+        return 0, "before"
 
     def cuModuleLoadData(self, code):  # noqa: N802
         self.loaded.append(code)
@@ -105,35 +113,71 @@ class Driver:
         return 0, (module, kernel)
 
 
-def test_what_is_compiled_beside_is_taken_once_it_is_there(compiler, monkeypatch):
-    compiler._driver, made = Driver(), []
-    monkeypatch.setattr(
-        Launcher, "_compile", lambda _, name, defines, only: made.append(name + only) or made[-1].encode()
-    )
-    compiler.compile_beside("copies.cu", ())
-    for name in ("sorted.cu", "copies.cu"):
-        for kernel in ("one", "another"):
-            assert compiler._kernel(name, (), kernel, 0)[1] == kernel.encode()
-    assert compiler._driver.loaded == [b"sorted.cu", b"copies.cu"]
-    assert sorted(made) == ["copies.cu", "sorted.cu"]
+class Slow:
+    """Stands for the compiler: programs in full come when they are let go."""
+
+    def __init__(self, monkeypatch):
+        self.lets_go, self.made = Event(), []
+        monkeypatch.setattr(Launcher, "_compile", lambda _, *program, haste=False: self.compile(program, haste))
+
+    def compile(self, program, haste):
+        assert haste or self.lets_go.wait(60)
+        name = program[-1] if len(program) == 3 else program[0]
+        self.made.append(f"{name}{' in haste' * haste}")
+        return self.made[-1].encode()
+
+
+def test_a_program_made_in_haste_serves_until_the_other_one_is_there(compiler, monkeypatch):
+    compiler._driver, slow = Driver(), Slow(monkeypatch)
+    for _ in range(2):
+        assert compiler._kernel("sorted.cu", (), "sorted", 0) == (1, b"sorted")
+    assert not compiler._kernels, "the next call looks again"
+    slow.lets_go.set()
+    compiler.finish_compiling()
+    for _ in range(2):
+        assert compiler._kernel("sorted.cu", (), "sorted", 0) == (2, b"sorted")
+    assert list(compiler._kernels) == [("sorted.cu", (), "sorted")]
+    assert compiler._driver.loaded == [b"sorted.cu in haste", b"sorted.cu"]
+    again = Launcher(None, 1, "sm_90", Driver(), nvrtc)
+    assert again._kernel("sorted.cu", (), "sorted", 0) == (1, b"sorted")
+    assert again._driver.loaded == [b"sorted.cu"], "it is in the cache"
+
+
+def test_a_graph_that_is_captured_has_the_program_in_full(compiler, monkeypatch):
+    compiler._driver, slow = Driver(), Slow(monkeypatch)
+    compiler._kernel("copies.cu", (), "prepare", 0)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    slow.lets_go.set()
+    compiler._kernel("copies.cu", (), "prepare", 0)
+    assert compiler._driver.loaded == [b"copies.cu in haste", b"copies.cu"]
+    assert compiler._driver.modes == ["relaxed", "before"]
 
 
 def test_a_careful_kernel_is_compiled_beside_the_one_that_it_follows(compiler, monkeypatch):
-    compiler._driver, made = Driver(), []
-    monkeypatch.setattr(Launcher, "_compile", lambda _, name, defines, only: made.append(only) or only.encode())
+    compiler._driver, slow = Driver(), Slow(monkeypatch)
+    slow.lets_go.set()
     for kernel in ("mask", "mask_carefully", "mask"):
         assert compiler._kernel("masks.cu", (), kernel, 0)[1] == kernel.encode()
-    assert sorted(made) == ["mask", "mask_carefully"]
-    assert compiler._driver.loaded == [b"mask", b"mask_carefully"]
+        compiler.finish_compiling()
+    in_full = [name for name in slow.made if not name.endswith("haste")]
+    assert sorted(in_full) == ["mask", "mask_carefully"]
 
 
-def test_what_fails_beside_is_told_to_whom_it_concerns(compiler, monkeypatch):
+def test_what_cannot_be_compiled_is_told_to_whom_it_concerns(compiler, monkeypatch):
     compiler._driver, texts = Driver(), {"copies.cu": "nonsense here"}
     monkeypatch.setattr(launcher, "source", lambda name: texts.get(name, ""))
-    compiler.compile_beside("copies.cu", ())
+    compiler.begin(("copies.cu", ()))
     for _ in range(2):
         with pytest.raises(CannotCompileError, match="nonsense"):
             compiler._kernel("copies.cu", (), "find_copies", 0)
+
+
+def test_a_program_that_fails_only_in_full_goes_on_as_it_is(compiler, monkeypatch):
+    compiler._driver = Driver()
+    monkeypatch.setattr(Launcher, "_compile", lambda *_, haste=False: b"made" if haste else 1 / 0)
+    for _ in range(2):
+        assert compiler._kernel("copies.cu", (), "prepare", 0) == (1, b"prepare")
+        compiler.finish_compiling()
 
 
 def test_a_folder_that_cannot_be_written_only_costs_time(compiler, tmp_path, monkeypatch):

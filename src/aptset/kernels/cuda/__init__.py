@@ -18,7 +18,7 @@ from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
@@ -28,7 +28,8 @@ _HEADERS = (
     *("row.cuh", "warp.cuh", "exact_fallback.cuh", "loading.cuh", "tiles.cuh", "output.cuh"),
     *("registers.cuh", "bracket.cuh", "candidates.cuh", "logits.cuh"),
 )
-_SPLITS = (13, 0)  # from this version on nvrtc compiles the kernels of a file side by side
+_SPLITS = (13, 0)  # from this version on nvrtc compiles the kernels of a file side by side, and in haste
+_IN_HASTE = "--Ofast-compile=mid"  # a third of the time, and the same bits from kernels that take several times as long
 _ONE_BY_ONE = ("scores.cu", "masks.cu", "narrow.cu")  # files whose kernels are compiled when they are asked for
 _CAREFUL = {("scores.cu", "label_scores"): "label_scores_carefully", ("masks.cu", "mask"): "mask_carefully"}  # follow
 
@@ -67,9 +68,22 @@ def _temporary_home() -> Path:
     return Path(tempfile.mkdtemp(prefix="aptset-"))
 
 
+Program = tuple[Any, ...]  # a file, what it is compiled with, and of some files the only kernel
+
+
+class Coming(NamedTuple):
+    """A program on its way: compiled in haste, if it is, and in full."""
+
+    hasty: Future[bytes] | None
+    full: Future[bytes]
+
+
 @dataclass
 class Launcher:
-    """One device: its kernels, compiled when they are first asked for."""
+    """One device: its kernels, compiled when they are first asked for.
+
+    A new program is compiled in haste, so that the first call need not wait long, and then in full by another thread.
+    """
 
     index: int
     multiprocessors: int
@@ -77,9 +91,11 @@ class Launcher:
     _driver: Any
     _compiler: Any
     _kernels: dict[tuple[Any, ...], Any] = field(default_factory=dict)
-    _modules: dict[tuple[Any, ...], Any] = field(default_factory=dict)
-    _coming: dict[tuple[Any, ...], Future[bytes]] = field(default_factory=dict)
+    _modules: dict[Program, Any] = field(default_factory=dict)
+    _hasty: dict[Program, Any] = field(default_factory=dict)  # modules that serve until the others are compiled
+    _coming: dict[Program, Coming] = field(default_factory=dict)
     _lock: Any = field(default_factory=Lock)
+    in_haste: ClassVar[bool] = True  # else the first call waits for programs that are compiled in full
 
     @classmethod
     def of(cls, device: Any) -> Launcher | None:
@@ -95,15 +111,23 @@ class Launcher:
         index = torch.device(device).index
         index = torch.cuda.current_device() if index is None else index
         launcher = cls(index, facts.multi_processor_count, f"sm_{facts.major}{facts.minor}", driver, compiler)
-        launcher.compile_beside("copies.cu", ())  # which goes with every other program
+        launcher.begin(("copies.cu", ()))  # which goes with every other program
         return launcher
 
-    def compile_beside(self, *program: Any) -> None:
+    def begin(self, program: Program) -> None:
         """Begin to compile what will soon be asked for, beside what is compiled until then."""
-        if program not in self._coming and program not in self._modules:
-            thread = ThreadPoolExecutor(1)
-            self._coming[program] = thread.submit(self._compiled, *program)
-            thread.shutdown(wait=False)
+        if program in self._coming or program in self._modules:
+            return
+        thread, kept = ThreadPoolExecutor(1), self._kept(*program)
+        is_new = kept is None and self.in_haste and self._version() >= _SPLITS
+        hasty = thread.submit(lambda: self._compile(*program, haste=True)) if is_new else None
+        self._coming[program] = Coming(hasty, thread.submit(lambda: kept or self._compiled(*program)))
+        thread.shutdown(wait=False)
+
+    def finish_compiling(self) -> None:
+        """Wait until every program that was asked for is compiled in full, as those who measure time should."""
+        for coming in list(self._coming.values()):
+            coming.full.exception()
 
     def run(
         self, name: str, defines: Defines, kernel: str, grid: int, block: int, shared: int, *arguments: Any
@@ -124,37 +148,67 @@ class Launcher:
     def _kernel(self, name: str, defines: Defines, kernel: str, shared: int) -> Any:
         program = (name, defines, kernel) if name in _ONE_BY_ONE else (name, defines)
         with self._lock:
-            if program not in self._modules:
-                if (name, kernel) in _CAREFUL:
-                    self.compile_beside(name, defines, _CAREFUL[name, kernel])
-                coming = self._coming.pop(program, None)
-                code = self._compiled(*program) if coming is None else coming.result()
-                self._modules[program] = self._check(self._driver.cuModuleLoadData(code), "load", name)
-            function = self._driver.cuModuleGetFunction(self._modules[program], kernel.encode())
-            function = self._check(function, "take", kernel)
+            if (name, kernel) in _CAREFUL:
+                self.begin((name, defines, _CAREFUL[name, kernel]))
+            module, is_full = self._module(program)
+            function = self._check(self._driver.cuModuleGetFunction(module, kernel.encode()), "take", kernel)
             if shared > 32 * 1024:  # with what stands there anyway it may exceed the 48 that nobody has to ask for
                 most = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 self._check(self._driver.cuFuncSetAttribute(function, most, shared), "give room to", kernel)
-            self._kernels[name, defines, kernel] = function
+            if is_full:
+                self._kernels[name, defines, kernel] = function
             return function
 
-    def _compiled(self, name: str, defines: Defines, only: str = "") -> bytes:
-        """Return a program of all kernels of a file, or of one, from the cache if it is there."""
+    def _module(self, program: Program) -> tuple[Any, bool]:
+        """Return a program on the device, and whether it is compiled in full, as a graph that is captured must be."""
+        if program in self._modules:
+            return self._modules[program], True
+        self.begin(program)
+        hasty, full = self._coming[program]
+        captures = torch.cuda.is_current_stream_capturing()
+        if hasty is None or captures or (full.done() and full.exception() is None):
+            self._modules[program] = self._load(full.result(), program[0], captures)
+            del self._coming[program]
+            return self._modules[program], True
+        if program not in self._hasty:
+            self._hasty[program] = self._load(hasty.result(), program[0])
+        return self._hasty[program], False
+
+    def _load(self, code: bytes, name: str, captures: bool = False) -> Any:
+        driver = self._driver
+        if captures:  # loading is no part of the graph
+            relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+            mode = self._check(driver.cuThreadExchangeStreamCaptureMode(relaxed), "relax the capture for", name)
+        module = driver.cuModuleLoadData(code)
+        if captures:
+            self._check(driver.cuThreadExchangeStreamCaptureMode(mode), "go on with the capture for", name)
+        return self._check(module, "load", name)
+
+    def _version(self) -> tuple[int, int]:
+        major, minor = self._check(self._compiler.nvrtcVersion(), "ask nvrtc")
+        return major, minor
+
+    def _path(self, name: str, defines: Defines, only: str = "") -> Path:
+        """Return where a program is kept: all that it depends on is in the name."""
         texts = "\0".join(source(one) for one in (name, *_HEADERS))
-        version = self._check(self._compiler.nvrtcVersion(), "ask nvrtc")
-        facts = repr((texts, defines, only, self.architecture, version))
-        path = cache_folder() / (hashlib.blake2b(facts.encode(), digest_size=16).hexdigest() + ".cubin")
+        facts = repr((texts, defines, only, self.architecture, self._version()))
+        return cache_folder() / (hashlib.blake2b(facts.encode(), digest_size=16).hexdigest() + ".cubin")
+
+    def _kept(self, *program: Any) -> bytes | None:
+        """Return a program that was compiled before, if it is there as it was written."""
         try:
-            kept = path.read_bytes()
-            if hashlib.blake2b(kept[16:], digest_size=16).digest() == kept[:16]:
-                return kept[16:]
+            kept = self._path(*program).read_bytes()
         except OSError:
-            pass
-        code = self._compile(name, defines, only)
-        _keep(path, hashlib.blake2b(code, digest_size=16).digest() + code)
+            return None
+        return kept[16:] if hashlib.blake2b(kept[16:], digest_size=16).digest() == kept[:16] else None
+
+    def _compiled(self, *program: Any) -> bytes:
+        """Compile all kernels of a file, or one, and keep the program."""
+        code = self._compile(*program)
+        _keep(self._path(*program), hashlib.blake2b(code, digest_size=16).digest() + code)
         return code
 
-    def _compile(self, name: str, defines: Defines, only: str = "") -> bytes:
+    def _compile(self, name: str, defines: Defines, only: str = "", *, haste: bool = False) -> bytes:
         nvrtc = self._compiler
         texts, names = [source(one).encode() for one in _HEADERS], [one.encode() for one in _HEADERS]
         program = self._check(
@@ -162,8 +216,8 @@ class Launcher:
         )
         # No product is joined with a sum into one rounding: the bits would differ from those of processors.
         options = [f"--gpu-architecture={self.architecture}", "--fmad=false", "--std=c++17"]
-        if self._check(nvrtc.nvrtcVersion(), "ask nvrtc") >= _SPLITS:
-            options.append("--split-compile=0")
+        if self._version() >= _SPLITS:
+            options.append(_IN_HASTE if haste else "--split-compile=0")
         options += [f"-D{key}={value}" for key, value in defines]
         options += ["-DONLY_ONE", f"-DONLY_{only}"] if only else []
         answer = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
