@@ -172,7 +172,7 @@ DEVICE double narrow_score(const Job &job, const Narrow &r, const Standing &s, i
 
 /* Blocks on a multiprocessor at a time, as measured. */
 #ifndef MIN_BLOCKS
-#define MIN_BLOCKS (COLUMNS <= 10 && ELEMENT != 1 ? 8 : 4)
+#define MIN_BLOCKS (COLUMNS <= 10 && ELEMENT != 1 ? (LOGITS ? 5 : 8) : 4)
 #endif
 
 /* Every 32 rows that this warp has; the ones behind them are on their way. */
