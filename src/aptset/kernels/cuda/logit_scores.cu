@@ -1,5 +1,5 @@
-/* The score of one label of each row of logits, exactly: LANES lanes have a row, which waits in shared memory, and so do the exponentials of its
- * logits. Registers would hold them, too, but then few warps are there to take turns, and the units for float64, of which there are few, often wait.
+/* The score of one label of each row of logits, exactly. LANES lanes have a row. It waits in shared memory, where the exponentials of its logits stand,
+ * too. docs/design/0016 says where the time goes.
  */
 #include "exact_fallback.cuh"
 
@@ -133,12 +133,12 @@ DEVICE Own find_own(i64 label, double (*cells)[32], const Divisor &by) {
     return own;
 }
 
-/* Sums over the labels of this lane, masses in grid steps: there are more units for whole numbers than for float64. Sums `from_two` on have
- * TWO_BITS in each term, which are gone from the low bits. Some labels are marked, a bit each, to be looked at again. */
+/* Sums over the labels of this lane, as whole numbers: of masses the bits of 2 plus the mass are added, whose low bits are grid steps; those of the 2, which
+ * stand above them, are dropped at the end. Some labels are marked, a bit each, to be looked at again. */
 struct Sums { u64 total, above, hash, top, second; u32 greater, marks; };
 
-/* A mass from two on. One product puts a weight on the grid; with a reciprocal just below the true one, which may be a step too low. Where scores ask for
- * the largest masses, it is exact. */
+/* The bits of 2 plus the mass of a label. The product with a reciprocal just below the true one may be a step too low; where scores ask for the largest masses,
+ * it must not be. */
 DEVICE u64 about_mass(double weight, const Divisor &by) { return bits_of(ASKS ? divided(weight, by) + 2.0 : fma(weight, by.below, 2.0)); }
 
 /* Rounding keeps order: where the reciprocals just below and just above put a weight at the same place of the grid, there it is, too, when the quotient is rounded
@@ -195,9 +195,9 @@ DEVICE u32 equal_before(u32 marks, i64 label, u64 tie_seed) {
     return before;
 }
 
-/* The sum over a row of whole numbers below 2^53, each with a few TWO_BITS. */
-DEVICE double steps_in_group(u64 from_two) {
-    u64 steps = from_two & (TWO_BITS - 1);
+/* The sum over a row of masses in grid steps, from the sums of its lanes. */
+DEVICE double steps_in_group(u64 of_lane) {
+    u64 steps = of_lane & (TWO_BITS - 1);
     if (LANES < 32) return (double)(i64)sum_over(steps, LANES);
     u64 low = __reduce_add_sync(FULL, (u32)steps & 0x3FFFFFFu), high = __reduce_add_sync(FULL, (u32)(steps >> 26));
     return (double)(i64)(low + (high << 26));
