@@ -151,6 +151,19 @@ def test_logits_in_one_kernel(engine, kind, k, dtype):
     check_scores_and_masks(engine, LogitTwins(kind, 9 if k > 200 else 33, k, Adaptive(), dtype))
 
 
+@pytest.mark.parametrize("twins", [Twins, LogitTwins])
+@pytest.mark.parametrize(
+    ("k", "dtype"), [(7, torch.float32), (100, torch.float32), (79, torch.bfloat16), (1000, torch.float32)]
+)
+def test_a_warp_takes_one_row_after_the_other(engine, monkeypatch, twins, k, dtype):
+    monkeypatch.setattr(CudaEngine, "_blocks", lambda *_: 1)  # a device has far more rows than warps
+    of_rows = twins("zeros" if k == 79 else "random", 700 if k == 7 else 200 if k < 200 else 21, k, Adaptive(), dtype)
+    check_scores_and_masks(engine, of_rows)
+    if twins is Twins:
+        check_sets(engine, of_rows)
+        check_p_values(engine, of_rows)
+
+
 # Its product with 1 / ln 2 is rounded onto -12.5. If the product is joined with the sum that finds the nearest whole
 # number, that is -13 and not -12, and the exponential has another last bit.
 BESIDE_A_HALF = -8.664339756999317

@@ -172,6 +172,40 @@ def test_what_cannot_be_compiled_is_told_to_whom_it_concerns(compiler, monkeypat
             compiler._kernel("copies.cu", (), "find_copies", 0)
 
 
+@pytest.mark.parametrize("in_haste", [False, True])
+def test_what_failed_once_is_tried_again(compiler, monkeypatch, in_haste):
+    compiler._driver, failures = Driver(), [MemoryError("in full"), MemoryError("in haste")][: 1 + in_haste]
+
+    def fails_at_first(*_, haste=False):
+        if failures:
+            raise failures.pop()
+        return b"made"
+
+    monkeypatch.setattr(Launcher, "in_haste", in_haste)
+    monkeypatch.setattr(Launcher, "_compile", fails_at_first)
+    with pytest.raises(MemoryError, match="in full"):
+        compiler._kernel("copies.cu", (), "prepare", 0)
+    assert compiler._kernel("copies.cu", (), "prepare", 0) == (1, b"prepare")
+
+
+def test_where_haste_fails_the_program_in_full_is_waited_for(compiler, monkeypatch):
+    compiler._driver = Driver()
+    monkeypatch.setattr(Launcher, "_compile", lambda *_, haste=False: 1 / 0 if haste else b"in full")
+    assert compiler._kernel("copies.cu", (), "prepare", 0) == (1, b"prepare")
+    assert compiler._driver.loaded == [b"in full"]
+
+
+def test_kernels_are_there_while_the_interpreter_ends(compiler, monkeypatch):
+    def no_threads(*_):
+        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    compiler._driver = Driver()
+    monkeypatch.setattr(launcher.ThreadPoolExecutor, "submit", no_threads)
+    for _ in range(2):  # compiled, and from the cache
+        assert compiler._kernel("copies.cu", (), "prepare", 0)[1] == b"prepare"
+        compiler = Launcher(None, 1, "sm_90", compiler._driver, nvrtc)
+
+
 def test_a_program_that_fails_only_in_full_goes_on_as_it_is(compiler, monkeypatch):
     compiler._driver = Driver()
     monkeypatch.setattr(Launcher, "_compile", lambda *_, haste=False: b"made" if haste else 1 / 0)

@@ -137,14 +137,13 @@ class OnDevice:
         """Return the same: engines hash faster than seeds are moved."""
         return self
 
-    def label_scores(self, columns: NDArray[np.int64] | Tensor) -> LabelScores:
+    def label_scores(self, columns: NDArray[np.int64]) -> LabelScores:
         """Score one label of each row, and fetch the scores; refuse rows that are no probabilities."""
         rows = self.rows
         rows.refuse_probabilities("label_scores")
         scores, seeds, n_copies, bads = [], [], 0, []
         for start, stop, piece, copies in rows.pieces("label_scores"):
-            labels = columns[start:stop] if is_tensor(columns) else _moved(columns[start:stop], rows)
-            of_piece, hashed, more, bad = rows.engine.label_scores(piece, labels)
+            of_piece, hashed, more, bad = rows.engine.label_scores(piece, _moved(columns[start:stop], rows))
             scores.append(of_piece.cpu().numpy())
             seeds.append(hashed.cpu().numpy().view(np.uint64))
             n_copies += int(copies) + int(more)
@@ -160,11 +159,13 @@ class OnDevice:
         rows, n_columns = self.rows, self.rows.probabilities.shape[1]
         rows.refuse_probabilities("label_scores")
         if len(columns) <= _FETCHED_ROWS:  # what follows takes a dozen kernels of torch, slow where they are the first
-            if not 0 <= (fetched := columns.cpu().numpy()).min() <= fetched.max() < n_columns:
+            fetched = columns.cpu().numpy().astype(np.int64)  # a copy: what is checked is what is scored
+            if not 0 <= fetched.min() <= fetched.max() < n_columns:
                 return None
-            scored = self.label_scores(columns)
+            scored = self.label_scores(fetched)
             fingerprint = fingerprint_of(scored.seeds, scored.scores)
             return ScoresThere(torch.from_numpy(scored.scores)), scored.n_copies, fingerprint
+        columns = columns.to(torch.int64)
         scores, seeds, copies, bads = [], [], [], []
         for start, stop, piece, before in rows.pieces("label_scores"):
             chosen = columns[start:stop].clamp(0, n_columns - 1)
@@ -176,8 +177,7 @@ class OnDevice:
         every, step = torch.cat(scores) if len(scores) > 1 else scores[0], fingerprint_step(len(columns))
         words = (torch.cat(seeds)[::step].sum(), every.view(torch.int64)[::step].sum(), torch.stack(copies).sum())
         least, most = columns.aminmax()
-        numbers = torch.stack([*words, least.to(torch.int64), most.to(torch.int64)])
-        report = torch.cat([numbers, _first(bads).reshape(-1)]).tolist()
+        report = torch.cat([torch.stack([*words, least, most]), _first(bads).reshape(-1)]).tolist()
         if report[3] < 0 or report[4] >= n_columns:
             return None
         rows.check(torch.tensor(report[5:]))

@@ -10,10 +10,11 @@ import hashlib
 import os
 import stat
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
@@ -118,10 +119,17 @@ class Launcher:
         """Begin to compile what will soon be asked for, beside what is compiled until then."""
         if program in self._coming or program in self._modules:
             return
-        thread, kept = ThreadPoolExecutor(1), self._kept(*program)
-        is_new = kept is None and self.in_haste and self._version() >= _SPLITS
-        hasty = thread.submit(lambda: self._compile(*program, haste=True)) if is_new else None
-        self._coming[program] = Coming(hasty, thread.submit(lambda: kept or self._compiled(*program)))
+        kept = self._kept(*program)
+        if kept is not None:
+            self._coming[program] = Coming(None, _done(lambda: kept))
+            return
+        thread = ThreadPoolExecutor(1)
+        try:
+            is_hasty = self.in_haste and self._version() >= _SPLITS
+            hasty = thread.submit(lambda: self._compile(*program, haste=True)) if is_hasty else None
+            self._coming[program] = Coming(hasty, thread.submit(self._compiled, *program))
+        except RuntimeError:  # the interpreter ends, and starts no threads any more
+            self._coming[program] = Coming(None, _done(partial(self._compiled, *program)))
         thread.shutdown(wait=False)
 
     def finish_compiling(self) -> None:
@@ -166,9 +174,10 @@ class Launcher:
         self.begin(program)
         hasty, full = self._coming[program]
         captures = torch.cuda.is_current_stream_capturing()
-        if hasty is None or captures or (full.done() and full.exception() is None):
+        is_there = full.done() and full.exception() is None
+        if hasty is None or captures or is_there or hasty.exception() is not None:
+            del self._coming[program]  # where it failed the next call tries again
             self._modules[program] = self._load(full.result(), program[0], captures)
-            del self._coming[program]
             return self._modules[program], True
         if program not in self._hasty:
             self._hasty[program] = self._load(hasty.result(), program[0])
@@ -236,6 +245,16 @@ class Launcher:
         if _code(answer):
             raise RuntimeError(f"the device refused to {what} {which}: {answer[0]}.")
         return answer[1] if len(answer) == 2 else answer[1:]
+
+
+def _done(work: Callable[[], bytes]) -> Future[bytes]:
+    """Return what a thread would have done, done by this one."""
+    future: Future[bytes] = Future()
+    try:
+        future.set_result(work())
+    except Exception as error:  # told to whoever asks for the result
+        future.set_exception(error)
+    return future
 
 
 def _code(answer: Any) -> int:

@@ -45,7 +45,7 @@ template <int WIDTH> DEVICE double sum_of_halves(double *weights, double rest) {
         return sum_of_halves<WIDTH / 2>(weights, rest);
     }
 }
-#define QUITE_LOW -690.0 /* what is this far below the largest logit, or less far, has a weight and a quotient that are normal numbers */
+#define QUITE_LOW -670.0 /* this far below the largest logit weights are so large that what a quotient leaves over is a normal number, and not rounded */
 
 /* Make probabilities of the logits of this thread, and write them down; tells whether there are any. What is rare goes by loops over what is written. */
 DEVICE bool soften(double *x, double *to) {
