@@ -256,3 +256,20 @@ def test_sets_of_many_rows_do_not_depend_on_threads(monkeypatch, threads):
     expected = everything()
     monkeypatch.setenv("APTSET_THREADS", str(threads + 2))
     assert everything() == expected
+
+
+@pytest.mark.parametrize(("n", "columns", "n_orders"), [(1, 1, 3), (7, 3, 5), (100, 11, 40)])
+def test_the_furthest_that_running_sums_get_has_the_bits_of_numpy(n, columns, n_orders):
+    draw = np.random.default_rng(n)
+    matrix = draw.normal(size=(n, columns)) * 10.0 ** draw.integers(-8, 8, size=columns)
+    orders = draw.permuted(np.tile(np.arange(n), (n_orders, 1)), axis=1)
+    expected = np.abs(np.cumsum(matrix[orders], axis=1)).max(axis=(1, 2))
+    assert np.array_equal(long_arrays.furthest_sums(matrix, orders), expected)
+
+
+def test_running_sums_of_rows_that_are_not_there_are_refused():
+    if engines.chosen.loops is None:
+        pytest.skip("this is about the compiled loops")
+    for orders in ([[0, 1, 3]], [[0, 1, -1]], [[0, 1]]):
+        with pytest.raises(ValueError, match="must fit together"):
+            long_arrays.furthest_sums(np.ones((3, 2)), np.array(orders))

@@ -192,6 +192,15 @@ def sum_rows(matrix: Floats, rows: NDArray[np.intp] | None = None, mean: Floats 
         return np.asarray((chosen if mean is None else np.square(chosen - mean)).sum(axis=0))
 
 
+def furthest_sums(matrix: Floats, orders: NDArray[np.intp]) -> Floats:
+    """Return how far from 0 running sums of rows, taken in each of some orders, get in any column."""
+    if engines.chosen.loops is None:
+        return np.asarray(np.abs(np.cumsum(matrix[orders], axis=1)).max(axis=(1, 2)))
+    furthest = np.empty(len(orders))
+    engines.chosen.loops.furthest_sums(matrix, matrix.shape[1], orders, furthest)
+    return furthest
+
+
 class Judged(NamedTuple):
     """Which rows hold their column, and how many rows each column, size and holding or not has."""
 

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from aptset.core.labels import columns_of, in_order
 from aptset.kernels.blocks import over_blocks
+from aptset.kernels.long_arrays import furthest_sums
 from aptset.metrics.features import Features, features_of
 
 PERMUTATIONS = 1999
 _MOST_COLUMNS = 30
 _MOST_PIECES = 1000
 _CELLS_AT_ONCE = 2**21
-_ORDERS_AT_ONCE, _MOST_DRAWN = 8, 256
+_ORDERS_AT_ONCE, _MOST_DRAWN = 32, 256
 
 
 def path_test(columns: NDArray[np.float64], generator: np.random.Generator, permutations: int = PERMUTATIONS) -> float:
@@ -29,7 +30,8 @@ def path_test(columns: NDArray[np.float64], generator: np.random.Generator, perm
     steps = _standardised(pieces(columns))
     if steps.size == 0:
         return 1.0
-    reached = _reach(steps[None])[0] * (1 - 1e-9)  # sums in another order may differ in their last bits
+    as_they_are = np.arange(len(steps))[None]
+    reached = furthest_sums(steps, as_they_are)[0] * (1 - 1e-9)  # sums in another order may differ in their last bits
     at_once = max(1, min(_CELLS_AT_ONCE // steps.size, _MOST_DRAWN))
     counts = [min(at_once, permutations - start) for start in range(0, permutations, at_once)]
     as_far, orders = 0, _drawn(generator, counts[0], len(steps))
@@ -60,12 +62,7 @@ def _drawn(generator: np.random.Generator, count: int, n: int) -> NDArray[np.int
 
 def _count_as_far(steps: NDArray[np.float64], orders: NDArray[np.intp], reached: float, start: int, stop: int) -> int:
     """Count the orders that get as far."""
-    return int((_reach(steps[orders[start:stop]]) >= reached).sum())
-
-
-def _reach(steps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the furthest that any column's partial sums get, for each of many orders (orders, rows, columns)."""
-    return np.asarray(np.abs(np.cumsum(steps, axis=1)).max(axis=(1, 2)))
+    return int((furthest_sums(steps, orders[start:stop]) >= reached).sum())
 
 
 def pieces(columns: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -81,7 +78,7 @@ def _standardised(columns: NDArray[np.float64]) -> NDArray[np.float64]:
     centred = columns - columns.mean(axis=0)
     spread = np.sqrt((centred**2).mean(axis=0))
     varies = spread > 1e-12 * np.maximum(1.0, np.abs(columns).max(axis=0, initial=0.0))
-    return np.asarray(centred[:, varies] / spread[varies])
+    return np.ascontiguousarray(centred[:, varies] / spread[varies])
 
 
 def columns_of_labels(labels: NDArray[Any]) -> NDArray[np.float64]:

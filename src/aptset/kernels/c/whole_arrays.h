@@ -268,6 +268,43 @@ static PyObject *add_rows(PyObject *self, PyObject *args) {
     return all_fits ? Py_NewRef(Py_None) : refuse(0);
 }
 
+/* The furthest that running sums of rows, taken in each of some orders, get from 0 in any column. False for a row that is not there. */
+static int furthest_of_orders(const double *matrix, int64_t n, int64_t features, const int64_t *orders, int64_t count, double *restrict sums, double *furthest) {
+    double *restrict most = sums + features;
+    for (int64_t k = 0; k < count; k++, orders += n) {
+        for (int64_t j = 0; j < 2 * features; j++) sums[j] = 0.0;
+        for (int64_t i = 0; i < n; i++) {
+            if ((uint64_t)orders[i] >= (uint64_t)n) return 0;
+            const double *row = matrix + orders[i] * features;
+            for (int64_t j = 0; j < features; j++) {
+                sums[j] += row[j];
+                double far = fabs(sums[j]);
+                most[j] = far > most[j] ? far : most[j];
+            }
+        }
+        furthest[k] = most[0];
+        for (int64_t j = 1; j < features; j++) furthest[k] = most[j] > furthest[k] ? most[j] : furthest[k];
+    }
+    return 1;
+}
+
+static PyObject *furthest_sums(PyObject *self, PyObject *args) {
+    Py_buffer matrix, orders, furthest;
+    long long features;
+    if (!PyArg_ParseTuple(args, "y*Ly*w*", &matrix, &features, &orders, &furthest)) return NULL;
+    int64_t n = features > 0 ? matrix.len / 8 / features : 0, count = furthest.len / 8;
+    int all_fits = n > 0 && matrix.len == n * features * 8 && furthest.len == count * 8 && orders.len == count * n * 8, is_done = 0;
+    double *sums = all_fits ? malloc((size_t)features * 16) : NULL;
+    Py_BEGIN_ALLOW_THREADS
+    if (sums) is_done = furthest_of_orders(matrix.buf, n, features, orders.buf, count, sums, furthest.buf);
+    Py_END_ALLOW_THREADS
+    free(sums);
+    PyBuffer_Release(&matrix);
+    PyBuffer_Release(&orders);
+    PyBuffer_Release(&furthest);
+    return is_done ? Py_NewRef(Py_None) : refuse(all_fits && !sums);
+}
+
 #define FEW_MEMBERS 8 /* compared with each other; of more, the last row of each label is noted */
 
 /* The first row that holds a label twice, or -2 for a member that is no position in the classes, or -1. */
@@ -324,5 +361,6 @@ static PyObject *repeated(PyObject *self, PyObject *args) {
     {"holds", holds, METH_VARARGS, "Whether each set holds a column."}, \
     {"project", project, METH_VARARGS, "Rows projected on vectors."}, \
     {"add_rows", add_rows, METH_VARARGS, "The sums of rows, or of the squares of how far they are from a mean."}, \
+    {"furthest_sums", furthest_sums, METH_VARARGS, "The furthest that running sums of rows get, in each of some orders."}, \
     {"repeated", repeated, METH_VARARGS, "The first set that holds a label twice."},
 #endif
