@@ -106,7 +106,8 @@ DEVICE double sum_of_row(const Folded &sums) {
     return __shfl_sync(FULL, sum, first) + rest;
 }
 
-/* Reciprocals of the sum of a row: rounded, just below and just above. */
+/* Reciprocals of the sum of a row: rounded, just below and just above. The rounded one is off by at most half a unit, and rounding a quotient moves it
+ * by at most 2^-53 of itself, which is at most one unit of the reciprocal: two units to either side hold both. */
 struct Divisor { double sum, one_over, below, beyond; };
 
 DEVICE Divisor divisor_of(double sum) {
